@@ -1,0 +1,187 @@
+"""What is kept per sequence: KV caches and recurrent states, logical and as an engine reserves them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from llmcap.arch.dtypes import bytes_per_element
+from llmcap.arch.parts import StateTerm, ways
+from llmcap.arch.structure import Parallelism, Structure
+
+Array = NDArray[np.float64]
+
+
+def state_terms(structure: Structure) -> Iterator[tuple[StateTerm, int]]:
+    """Each state term with the number of layers that keep it."""
+    for part, layers in structure.mixers:
+        for term in part.states:
+            yield term, layers
+
+
+def slot_bytes(term: StateTerm, kv_dtype: str, structure: Structure) -> float:
+    """Logical bytes of one slot of one layer.
+
+    Index keys in fp8 carry a 4-byte scale per 128 elements (DeepSeek-V3.2 and V4 as in vLLM's indexer cache:
+    128 + 4 = 132 bytes); other dtypes carry the scales of their format.
+
+    Returns
+    -------
+    float
+        [bytes]
+    """
+    if term.dtype == "fp32":
+        return term.elements * 4.0
+    if term.dtype == "conv":
+        return term.elements * 2.0
+    if term.dtype == "recurrent":
+        return term.elements * bytes_per_element(structure.recurrent_dtype)
+    scales = 4.0 * term.elements / 128.0 if term.dtype == "index" and kv_dtype == "fp8" else 0.0
+    return term.elements * bytes_per_element(kv_dtype, structure.int4_group) + scales
+
+
+def kept_slots(term: StateTerm, tokens: ArrayLike) -> Array:
+    """Slots kept for sequences of `tokens` tokens: floor(min(T, cap) / stride), one when constant.
+
+    A chunked layer keeps at most one chunk; it is counted as min(T, chunk), the most that is ever alive, since a
+    cache must hold the chunk before it is dropped.
+    """
+    t = np.asarray(tokens, dtype=np.float64)
+    if term.constant:
+        return np.ones_like(t)
+    if term.cap is not None:
+        t = np.minimum(t, float(term.cap))
+    return np.floor(t / term.stride) if term.stride > 1 else t
+
+
+def state_bytes(structure: Structure, tokens: ArrayLike, kv_dtype: str) -> Array:
+    """Bytes kept for one sequence of `tokens` tokens: one copy, no padding.
+
+    Parameters
+    ----------
+    structure : Structure
+    tokens : array_like
+        Context and output so far. [tokens]
+    kv_dtype : str
+
+    Returns
+    -------
+    ndarray of float64, shape of tokens
+        [bytes]; whole numbers for byte-wide formats below 2**53.
+
+    Notes
+    -----
+    Sum over layer kinds of layers x slots x bytes per slot; for GQA the slot is 2 n_kv d b.
+
+    Examples
+    --------
+    Llama 4 Maverick in fp8 keeps 2 x 8 x 128 x (12 x 1,001,000 + 36 x 8,192) = 25,204,359,168 bytes for 1,001,000 tokens.
+    """
+    t = np.asarray(tokens, dtype=np.float64)
+    total = np.zeros_like(t)
+    for term, layers in state_terms(structure):
+        total = total + layers * slot_bytes(term, kv_dtype, structure) * kept_slots(term, t)
+    return total
+
+
+def constant_bytes(structure: Structure, kv_dtype: str) -> float:
+    """Bytes of the states that do not grow with the sequence. [bytes]"""
+    return float(sum(n * slot_bytes(t, kv_dtype, structure) for t, n in state_terms(structure) if t.constant))
+
+
+def bytes_per_token(structure: Structure, tokens: ArrayLike, kv_dtype: str) -> Array:
+    """Marginal bytes of one more token of one sequence that has `tokens` already. [bytes]
+
+    Records that stand for several tokens count their share: elements / stride.
+    """
+    t = np.asarray(tokens, dtype=np.float64)
+    total = np.zeros_like(t)
+    for term, layers in state_terms(structure):
+        if term.constant:
+            continue
+        share = layers * slot_bytes(term, kv_dtype, structure) / term.stride
+        total = total + (share if term.cap is None else np.where(t < term.cap, share, 0.0))
+    return total
+
+
+def reserved_bytes(
+    structure: Structure,
+    tokens: ArrayLike,
+    kv_dtype: str,
+    parallelism: Parallelism,
+    *,
+    policy: str = "hybrid",
+    block: int = 16,
+) -> Array:
+    """Bytes that all devices of one replica together set aside for one sequence.
+
+    Parameters
+    ----------
+    structure : Structure
+    tokens : array_like
+        [tokens]
+    kv_dtype : str
+    parallelism : Parallelism
+        Tensor parallelism divides heads until one is left, then copies; a latent or an index key is copied everywhere.
+    policy : {"hybrid", "all-full"}
+        hybrid: windows and chunks keep only their tokens; all-full: every layer keeps the whole sequence, as engines
+        without a hybrid cache manager do.
+    block : int
+        Tokens per cache block; the last block is reserved whole. [tokens]
+
+    Returns
+    -------
+    ndarray of float64, shape of tokens
+        [bytes]
+    """
+    t = np.asarray(tokens, dtype=np.float64)
+    total = np.zeros_like(t)
+    tp = parallelism.tp
+    for term, layers in state_terms(structure):
+        per_slot = slot_bytes(term, kv_dtype, structure)
+        if term.record_bytes is not None and kv_dtype == "fp8":
+            per_slot = term.record_bytes
+        copies = tp * ways(term.units, tp)
+        if term.constant:
+            slots: Array | float = 1.0
+        else:
+            kept = t if term.cap is None or policy == "all-full" else np.minimum(t, float(term.cap))
+            rounded = np.ceil(kept / block) * block
+            slots = np.ceil(rounded / term.stride) if term.stride > 1 else rounded
+        total = total + layers * copies * per_slot * slots
+    return total
+
+
+def bytes_by_kind(
+    structure: Structure, tokens: int, kv_dtype: str, parallelism: Parallelism, *, policy: str, block: int
+) -> list[dict[str, object]]:
+    """One sequence's state per layer kind: layers, logical and reserved bytes, whether it grows."""
+    rows: dict[tuple[str, bool], dict[str, object]] = {}
+    for part, layers in structure.mixers:
+        for term in part.states:
+            alone = _only(structure, part.name, term, layers)
+            row = rows.setdefault(
+                (term.kind, term.constant),
+                {"kind": term.kind, "layers": 0, "bytes": 0.0, "bytes_reserved": 0.0, "constant": term.constant, "_parts": set()},
+            )
+            names = row["_parts"]
+            assert isinstance(names, set)
+            if part.name not in names:
+                names.add(part.name)
+                row["layers"] = int(row["layers"]) + layers  # type: ignore[call-overload]
+            row["bytes"] = float(row["bytes"]) + float(state_bytes(alone, tokens, kv_dtype))  # type: ignore[arg-type]
+            row["bytes_reserved"] = float(row["bytes_reserved"]) + float(  # type: ignore[arg-type]
+                reserved_bytes(alone, tokens, kv_dtype, parallelism, policy=policy, block=block)
+            )
+    for row in rows.values():
+        del row["_parts"]
+    return list(rows.values())
+
+
+def _only(structure: Structure, name: str, term: StateTerm, layers: int) -> Structure:
+    from dataclasses import replace
+
+    part = next(p for p, _ in structure.mixers if p.name == name)
+    return replace(structure, mixers=((replace(part, states=(term,)), layers),))
