@@ -1,0 +1,61 @@
+# `make demo` needs nothing but a Python from 3.11 on; everything lands in .venv.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint bench fuzz clean
+
+VENV := .venv
+BIN := $(VENV)/bin
+# The first Python that is new enough; override with `make PYTHON=/path/to/python3 ...`.
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$p"; break; }; done)
+# Set-up is done once for each state of pyproject.toml.
+STATE := $(firstword $(shell cksum pyproject.toml))
+READY := $(VENV)/.ready-$(STATE)
+READY_DEV := $(VENV)/.ready-dev-$(STATE)
+WORKERS ?= 2
+
+help:
+	@echo "make demo    install into .venv and print one estimate"
+	@echo "make test    run the tests"
+	@echo "make lint    ruff and mypy"
+	@echo "make bench   run the benchmarks"
+	@echo "make fuzz    search for bad input that is not met with a clear error, longer than 'make test' does"
+	@echo "make clean   remove .venv and caches"
+
+$(BIN)/python:
+	@if [ -z "$(PYTHON)" ]; then \
+		echo "llmcap needs Python 3.11 or newer and found none; name one: make PYTHON=/path/to/python3 ..." >&2; \
+		exit 1; fi
+	@"$(PYTHON)" -m venv $(VENV) || { \
+		echo "could not create $(VENV) with $(PYTHON); is its venv module installed?" >&2; exit 1; }
+
+$(READY): | $(BIN)/python
+	@echo "installing llmcap into $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@rm -f $(VENV)/.ready-* && touch $@
+
+$(READY_DEV): | $(BIN)/python
+	@echo "installing llmcap and its development tools into $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@rm -f $(VENV)/.ready-* && touch $(READY) $@
+
+demo: $(READY)
+	@$(BIN)/llmcap estimate
+
+test: $(READY_DEV)
+	@$(BIN)/python -m pytest -q -n $(WORKERS)
+
+lint: $(READY_DEV)
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+bench: $(READY_DEV)
+	@for f in benchmarks/bench_*.py; do [ -e "$$f" ] || continue; echo "== $$f"; $(BIN)/python "$$f" || exit 1; done
+
+fuzz: $(READY_DEV)
+	@LLMCAP_FUZZ_EXAMPLES=5000 $(BIN)/python -m pytest -q tests/fuzz
+
+clean:
+	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
