@@ -28,7 +28,7 @@ _LARGEST_COUNT: Final = 10**15
 
 # ASCII digits only (\d would take every script's); thousands commas only in whole groups of three.
 _NUMBER: Final = r"[+-]?(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)?(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{1,4})?"
-_QUANTITY: Final = re.compile(rf"({_NUMBER})\s*(.*)", re.DOTALL)
+_QUANTITY: Final = re.compile(rf"({_NUMBER})[ \t]*(.*)", re.DOTALL)
 
 
 class QuantityError(ValueError):
@@ -152,7 +152,7 @@ def parse_quantity(text: str, dimension: str, *, allow_zero: bool | None = None)
     """
     kind = DIMENSIONS[dimension]
     hint = f"write for example '{kind.example}'"
-    if dimension == "seconds" and (spaced := text.split()) and len(spaced) in (4, 6):
+    if dimension == "seconds" and (spaced := re.split(r"[ \t]+", text.strip())) and len(spaced) in (4, 6):
         value = _compound_seconds(text, spaced, hint)
     else:
         number, unit = _number(text, "a number" if "" in kind.units else "a number with a unit", hint)

@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Final, Literal, TypeVar
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from llmcap.errors import DocumentError, Problem, did_you_mean, printable
+from llmcap.errors import DocumentError, Problem, printable
 from llmcap.specs.loader import read_yaml
 from llmcap.specs.problems import problems_of
 from llmcap.specs.quantities import (
@@ -171,9 +171,7 @@ def load_document(path: Path, document_type: type[D]) -> D:
     elif data["schema"] != wanted:
         # The rest of a document of another kind would be nothing but unknown keys.
         found = printable(data["schema"], 60)
-        hint = (
-            did_you_mean(str(data["schema"]), [wanted]) or f"here a document of 'schema: {wanted}' is wanted"
-        )
+        hint = f"a document with 'schema: {wanted}' is wanted here"
         problems.append(Problem(file, lines.line(("schema",)), "schema", f"is '{found}'", hint))
         raise DocumentError(problems)
     try:

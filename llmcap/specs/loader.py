@@ -11,8 +11,9 @@ import hashlib
 import math
 import re
 import stat
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import yaml
 
@@ -54,13 +55,10 @@ class LineMap:
         node: Any = self._data
         line = self._first
         for step in path:
-            if isinstance(node, dict) and step in node:
-                line = self._lines[id(node)][step]
-            elif isinstance(node, list) and isinstance(step, int) and 0 <= step < len(node):
-                line = self._lines[id(node)][step]
-            else:
+            own = self._lines.get(id(node), {})
+            if step not in own:
                 break
-            node = node[step]
+            line, node = own[step], node[step]
         return line
 
     __getitem__ = line
@@ -93,7 +91,7 @@ def read_yaml(path: Path) -> tuple[Any, LineMap, list[Problem]]:
         for event in yaml.parse(text, Loader=_PARSER):
             builder.take(event)
     except yaml.MarkedYAMLError as error:
-        raise DocumentError([*builder.problems, _syntax_problem(str(path), error)]) from None
+        raise DocumentError([*builder.problems, _syntax_problem(str(path), text, error)]) from None
     except yaml.YAMLError as error:
         raise _refusal(path, f"is not YAML: {printable(error, 120)}") from None
     if builder.documents == 0:
@@ -139,17 +137,30 @@ def _decode(path: Path, content: bytes) -> str:
         raise _refusal(path, "is not UTF-8", "save it as UTF-8", line) from None
 
 
-def _syntax_problem(file: str, error: yaml.MarkedYAMLError) -> Problem:
-    mark = error.problem_mark or error.context_mark
-    context = f" {error.context}" if error.context else ""
+def _syntax_problem(file: str, text: str, error: yaml.MarkedYAMLError) -> Problem:
+    mark, problem = error.problem_mark or error.context_mark, str(error.problem)
+    line = mark.line if mark else 0
     hint = ""
-    if "\\t" in str(error.problem) or "tab" in str(error.problem):
-        hint = "indent with spaces"
-    elif "mapping values are not allowed" in str(error.problem):
-        hint = "quote a text that holds ': '"
-    elif "flow" in context and error.context_mark:
+    if mark and "\t" in text.split("\n")[line][: mark.column + 1]:
+        hint = "indent with spaces, not with tabs"
+    elif "mapping values are not allowed" in problem:
+        hint = "quote a text that holds ': ', and check the indentation"
+    elif "did not find expected" in problem and error.context_mark and "flow" in str(error.context):
         hint = f"the bracket opened on line {error.context_mark.line + 1} is not closed properly"
-    return Problem(file, mark.line + 1 if mark else None, "", f"YAML syntax:{context}: {error.problem}", hint)
+    context = f"{error.context}: " if error.context else ""
+    return Problem(file, line + 1, "", f"YAML syntax: {context}{problem}", hint)
+
+
+@dataclass(slots=True)
+class _Open:
+    """A list or mapping whose end has not been read yet."""
+
+    container: Any
+    lines: dict[str | int, int]
+    anchor: str | None
+    nodes_before: int
+    wants_key: bool  # whether the next node is a mapping's key
+    key: str = ""  # in a mapping: the key whose value is being read
 
 
 class _Builder:
@@ -158,27 +169,29 @@ class _Builder:
     def __init__(self, file: str) -> None:
         self.file = file
         self.problems: list[Problem] = []
-        self.lines: dict[int, dict[str | int, int]] = {}
+        self.lines: dict[int, dict[str | int, int]] = {}  # by identity of the container
         self.root: Any = None
         self.documents = 0
         self.first_line = 1
-        self._open: list[Any] = []  # containers being filled, outermost first
-        self._keys: list[str | None] = []  # per container: the key that waits for its value
-        self._anchors: dict[str, Any] = {}
-        self._sizes: dict[int, int] = {}  # id of a container -> nodes in it, aliases expanded
-        self._anchor_of: dict[int, str] = {}
-        self._starts: list[int] = []  # per container: nodes counted when it was opened
+        self._open: list[_Open] = []  # outermost first
+        self._anchors: dict[str, tuple[Any, int]] = {}  # value, and how many nodes it has, aliases expanded
         self._nodes = 0
         self._aliases = 0
+        self._discarded: list[Any] = []  # keeps overwritten values alive, as identities must stay unique
 
     def take(self, event: Any) -> None:
         name = type(event)
         if name is yaml.ScalarEvent:
             self._scalar(event)
-        elif name is yaml.MappingStartEvent or name is yaml.SequenceStartEvent:
-            self._start(event, {} if name is yaml.MappingStartEvent else [])
+        elif name is yaml.MappingStartEvent:
+            self._start(event, {})
+        elif name is yaml.SequenceStartEvent:
+            self._start(event, [])
         elif name is yaml.MappingEndEvent or name is yaml.SequenceEndEvent:
-            self._end()
+            ended = self._open.pop()
+            if ended.anchor is not None:
+                self._anchors[ended.anchor] = (ended.container, self._nodes - ended.nodes_before)
+            self._value_is_complete()
         elif name is yaml.AliasEvent:
             self._alias(event)
         elif name is yaml.DocumentStartEvent:
@@ -186,17 +199,18 @@ class _Builder:
             if self.documents > 1:
                 self._refuse(event, "a second document begins here", "keep one document in a file")
 
-    def _refuse(self, event: Any, message: str, hint: str = "") -> None:
+    def _refuse(self, event: Any, message: str, hint: str = "") -> NoReturn:
         """Stop at once: what follows could not be trusted, or could be too much."""
         raise DocumentError([*self.problems, self._problem(event, message, hint)])
 
     def _problem(self, event: Any, message: str, hint: str = "") -> Problem:
         path: list[str | int] = []
-        for container, key in zip(self._open, self._keys, strict=True):
-            if isinstance(container, list):
-                path.append(len(container))
-            elif key is not None:
-                path.append(printable(key, 40))
+        for level in self._open:
+            if isinstance(level.container, list):
+                # The item of an outer list is in its list already, that of the innermost is not.
+                path.append(len(level.container) - (level is not self._open[-1]))
+            elif not level.wants_key:
+                path.append(printable(level.key, 40))
         return Problem(self.file, event.start_mark.line + 1, path_text(tuple(path)), message, hint)
 
     def _count(self, event: Any, nodes: int = 1) -> None:
@@ -213,55 +227,41 @@ class _Builder:
     def _scalar(self, event: Any) -> None:
         self._count(event)
         self._check_tag(event)
-        if self._open and isinstance(self._open[-1], dict) and self._keys[-1] is None:
-            self._key(event)
+        if self._open and self._open[-1].wants_key:
+            self._key(event, self._open[-1])
             return
-        value = event.value if not event.implicit[0] else _plain_scalar(event.value)
+        value = _plain_scalar(event.value) if event.implicit[0] else event.value
         if event.anchor is not None:
-            self._anchors[event.anchor] = value
+            self._anchors[event.anchor] = (value, 1)
         self._put(event, value)
+        self._value_is_complete()
 
-    def _key(self, event: Any) -> None:
+    def _key(self, event: Any, mapping: _Open) -> None:
         key: str = event.value
-        mapping = self._open[-1]
         if key == "<<" and event.implicit[0]:
             self._refuse(event, "merge keys ('<<') are not used here", "write the keys out")
         if event.anchor is not None:
             self._refuse(event, "a key cannot carry an anchor", "put the anchor on the value")
-        if key in mapping:
-            first = self.lines[id(mapping)][key]
-            self.problems.append(
-                self._problem(
-                    event,
-                    f"the key '{printable(key, 60)}' stands twice (first on line {first})",
-                    "keep one of them",
-                )
-            )
-        self.lines[id(mapping)][key] = event.start_mark.line + 1
-        self._keys[-1] = key
+        if key in mapping.lines:
+            message = f"the key '{printable(key, 60)}' stands twice (first on line {mapping.lines[key]})"
+            self.problems.append(self._problem(event, message, "keep one of them"))
+            self._discarded.append(mapping.container[key])
+        mapping.lines[key] = event.start_mark.line + 1
+        mapping.key, mapping.wants_key = key, False
 
     def _start(self, event: Any, container: Any) -> None:
-        self._count(event)
         self._check_tag(event)
         if len(self._open) >= MAX_DEPTH:
             self._refuse(event, f"is nested more than {MAX_DEPTH} levels deep")
-        if self._open and isinstance(self._open[-1], dict) and self._keys[-1] is None:
+        if self._open and self._open[-1].wants_key:
             self._refuse(event, "a key must be text", "quote it, or write the list or mapping as the value")
         if event.anchor is not None:
-            self._anchor_of[id(container)] = event.anchor
-            self._anchors.pop(event.anchor, None)  # an alias inside the container itself is then unknown
-        self.lines[id(container)] = {}
+            self._anchors.pop(event.anchor, None)  # inside itself the anchor is not known yet
+        lines: dict[str | int, int] = {}
+        self.lines[id(container)] = lines
         self._put(event, container)
-        self._open.append(container)
-        self._keys.append(None)
-        self._starts.append(self._nodes)
-
-    def _end(self) -> None:
-        container = self._open.pop()
-        self._keys.pop()
-        self._sizes[id(container)] = self._nodes - self._starts.pop() + 1
-        if (anchor := self._anchor_of.get(id(container))) is not None:
-            self._anchors[anchor] = container
+        self._open.append(_Open(container, lines, event.anchor, self._nodes, isinstance(container, dict)))
+        self._count(event)
 
     def _alias(self, event: Any) -> None:
         self._aliases += 1
@@ -269,24 +269,28 @@ class _Builder:
             self._refuse(event, f"uses more than {MAX_ALIASES} aliases", "write the values out")
         if event.anchor not in self._anchors:
             self._refuse(event, f"no anchor '&{printable(event.anchor, 40)}' stands before this alias")
-        if self._open and isinstance(self._open[-1], dict) and self._keys[-1] is None:
+        if self._open and self._open[-1].wants_key:
             self._refuse(event, "an alias cannot be a key", "write the key out")
-        value = self._anchors[event.anchor]
-        self._count(event, self._sizes.get(id(value), 1) if isinstance(value, dict | list) else 1)
+        value, nodes = self._anchors[event.anchor]
+        self._count(event, nodes)
         self._put(event, value)
+        self._value_is_complete()
+
+    def _value_is_complete(self) -> None:
+        if self._open:
+            self._open[-1].wants_key = isinstance(self._open[-1].container, dict)
 
     def _put(self, event: Any, value: Any) -> None:
         if not self._open:
             self.root = value
             self.first_line = event.start_mark.line + 1
             return
-        container = self._open[-1]
-        if isinstance(container, list):
-            self.lines[id(container)][len(container)] = event.start_mark.line + 1
-            container.append(value)
+        level = self._open[-1]
+        if isinstance(level.container, list):
+            level.lines[len(level.container)] = event.start_mark.line + 1
+            level.container.append(value)
         else:
-            container[self._keys[-1]] = value
-            self._keys[-1] = None
+            level.container[level.key] = value
 
 
 def _plain_scalar(text: str) -> str | int | float | bool | None:
