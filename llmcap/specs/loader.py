@@ -139,9 +139,10 @@ def _decode(path: Path, content: bytes) -> str:
 
 def _syntax_problem(file: str, text: str, error: yaml.MarkedYAMLError) -> Problem:
     mark, problem = error.problem_mark or error.context_mark, str(error.problem)
-    line = mark.line if mark else 0
+    rows = text.split("\n")
+    line = min(mark.line, len(rows) - 1) if mark else 0  # the mark may stand behind the end
     hint = ""
-    if mark and "\t" in text.split("\n")[line][: mark.column + 1]:
+    if mark and "\t" in rows[line][: mark.column + 1]:
         hint = "indent with spaces, not with tabs"
     elif "mapping values are not allowed" in problem:
         hint = "quote a text that holds ': ', and check the indentation"

@@ -39,6 +39,7 @@ KINDS: Final[dict[str, Kind]] = {
     "nic": Kind("hardware/nics", "--nic", "llmcap.specs.hardware"),
     "store": Kind("hardware/stores", "--store", "llmcap.specs.hardware"),
     "calibration": Kind("hardware/calibration", "--calibration", "llmcap.specs.calibration"),
+    "transfers": Kind("hardware/transfers", "--transfers", "llmcap.specs.transfers"),
     "engine": Kind("engines", "--engine", "llmcap.specs.engine"),
     "assumptions": Kind("assumptions", "--assumptions", "llmcap.specs.assumptions"),
     "scenario": Kind("scenarios", "SCENARIO", "llmcap.specs.scenario"),
@@ -89,7 +90,7 @@ def search_roots() -> list[Path]:
         # An empty entry must not come to mean the working directory.
         if not entry.strip():
             continue
-        root = Path(entry).expanduser()
+        root = _as_path(entry)
         if not root.is_dir():
             raise OptionError(
                 "LLMCAP_PATH", f"'{printable(entry, 200)}' is not a folder", "name folders that exist"
@@ -116,7 +117,7 @@ def find(kind: str, name: str) -> Path:
     if kind == "model" and (path := _by_huggingface(name)) is not None:
         return path
     if _looks_like_path(name):
-        path = Path(name).expanduser()
+        path = _as_path(name)
         if _exists(path):
             return path
         if not (
@@ -163,6 +164,13 @@ def _looks_like_path(name: str) -> bool:
     return any(separator in name for separator in separators) or name.lower().endswith(_EXTENSIONS)
 
 
+def _as_path(name: str) -> Path:
+    try:
+        return Path(name).expanduser()
+    except RuntimeError:  # the home of a user who does not exist
+        return Path(name)
+
+
 def _exists(path: Path) -> bool:
     try:
         return path.exists()
@@ -204,12 +212,13 @@ def _by_huggingface(name: str) -> Path | None:
     if "/" not in wanted or wanted.endswith(_EXTENSIONS):
         return None
     entries = [entry for folder in _folders("model") for entry in _index(folder, folder.stat().st_mtime_ns)]
-    # The exact id goes before the id of another variant of the same architecture.
-    for same in (str.lower, lambda text: _VARIANT.sub("", text.lower())):
-        for identity, path in entries:
-            if same(identity) == same(wanted):
-                return path
-    return None
+    for identity, path in entries:
+        if identity.lower() == wanted:
+            return path
+    # Another variant has the same architecture; of several documents the one with the plainest id is meant.
+    bare = _VARIANT.sub("", wanted)
+    variants = [path for identity, path in entries if _VARIANT.sub("", identity.lower()) == bare]
+    return min(variants, key=lambda path: len(path.stem), default=None)
 
 
 @functools.lru_cache(maxsize=16)
