@@ -84,7 +84,6 @@ class Part(BaseModel):
         strict=True,
         str_strip_whitespace=True,
         allow_inf_nan=False,
-        use_attribute_docstrings=True,
         protected_namespaces=(),
     )
 

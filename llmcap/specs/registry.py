@@ -149,11 +149,9 @@ def load_as(document_type: type[D], kind: str, name: str) -> Loaded[D]:
 
 def json_schema(kind: str) -> dict[str, Any]:
     """JSON Schema of the documents of `kind`, for editors."""
-    document_type = document_type_of(kind)
-    schema = document_type.model_json_schema()
-    schema["properties"]["schema"] = {"const": document_type.schema_name}
-    schema["required"] = ["schema", *schema.get("required", [])]
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+    from llmcap.specs.json_schema import schema_of
+
+    return schema_of(document_type_of(kind))
 
 
 _EXTENSIONS: Final = (".yaml", ".yml", ".json")

@@ -451,6 +451,8 @@ def test_each_kind_has_a_json_schema(kind: str) -> None:
     assert schema["properties"]["schema"] == {"const": registry.document_type_of(kind).schema_name}
     assert "schema" in schema["required"]
     assert schema["additionalProperties"] is False
+    assert schema["properties"]["id"]["description"].startswith("Lower-case name")
+    assert schema["$defs"]["Source"]["properties"]["covers"]["description"].startswith("Dotted path prefixes")
 
 
 @pytest.mark.parametrize("name", ["../models/llama-3.1-8b", "..%2fmodels", "a/../../etc/passwd", "a\\b"])
