@@ -1,4 +1,4 @@
-"""JSON Schemas of documents, for editors to complete and check them; fields are described by their docstrings.
+"""JSON Schemas of documents, for editors to complete and check them, with the docstrings of the fields.
 
 pydantic could take the docstrings while it builds the classes, but that parses every module's source on each
 start of the command, for text that only this function needs.
