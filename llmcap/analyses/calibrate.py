@@ -1,8 +1,9 @@
 """Calibration documents from a folder of measured kernel rows.
 
-One document per measured device, one per family, and `generic` for everything else. Where a device has no rows of an operator, its set is
-carried over from its family. A set that speaks for devices that were not measured gets the band of the leave-one-device-out prediction: what
-carrying over has cost on the devices where it can be checked.
+One document per measured device, one per family, and `generic` for everything else. Where a device has no
+rows of an operator, its set is carried over from its family. A set that speaks for devices that were not
+measured gets the band of the leave-one-device-out prediction: what carrying over has cost on the devices
+where it can be checked.
 """
 
 from __future__ import annotations
@@ -31,12 +32,15 @@ from llmcap.specs.calibration import CalibrationDocument
 GENERIC: Final = "generic"
 COLLECTIVES: Final = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 FULL_WIDTH: Final = {"int4": "bf16", "mxfp4": "bf16", "mxfp4_fp8": "fp8"}
-"""Few rows exist of weight-only experts: they share launch, bandwidth and activation terms with the dtype they multiply in."""
+"""Weight-only experts have few rows: they share t0, w and a with the dtype they multiply in."""
 
 MLA_DECODE_EFFICIENCY: Final = 0.67
-"""660 of 989 TFLOP/s: compute-bound dense MLA decode on H800, FlashMLA's README. No kernel row here is bound by compute in decode."""
+"""660 of 989 TFLOP/s: dense MLA decode bound by compute on H800, FlashMLA's README; no row gets there."""
 WEIGHT_ONLY_BAND: Final = (0.8, 1.5)
 """Assumed widening of the bf16 band for 4-bit weights in dense products, of which there are no rows."""
+
+FEWEST_ROWS: Final = 10
+"""Fewer rows of a device than this count as none."""
 
 DATA: Final = "AIConfigurator-core 0.12.0 package data (Apache-2.0), github.com/ai-dynamo/aiconfigurator"
 DATA_DATE: Final = "2026-09"
@@ -71,7 +75,7 @@ def fit_kernels(
     if missing:
         raise LlmcapError(
             f"no usable rows of {', '.join(missing)} in {directory}",
-            f"it needs rows of the systems {', '.join(devices)}; see the docs of calibrate for the file names",
+            f"rows of the systems {', '.join(devices)} are needed; the docs of calibrate name the files",
         )
     sets = fit_sets(rows, devices)
     return {name: _document(name, fits, sets[GENERIC], devices) for name, fits in sets.items()}
@@ -91,7 +95,7 @@ def write_documents(documents: Mapping[str, CalibrationDocument], folder: Path) 
 def transfer_ratios(
     operator: str, rows: KernelRows, fixed: Mapping[str, float] | None = None
 ) -> dict[str, FloatArray]:
-    """Leave one device out: measured over predicted time on each device with parameters fitted on the others."""
+    """Leave one device out: measured over predicted time on each with parameters fitted on the others."""
     ratios = {}
     for device in sorted(set(rows.labels["device"])):
         here = np.asarray(rows.labels["device"] == device, dtype=bool)
@@ -102,7 +106,7 @@ def transfer_ratios(
 
 
 def fit_sets(rows: Mapping[str, KernelRows], devices: Mapping[str, DeviceRates]) -> Sets:
-    """Fits by document id, then by (operator, dtype); families before their devices, since devices lean on them."""
+    """Fits by document id, then by (operator, dtype); families before the devices that lean on them."""
     members: dict[str, list[str]] = {GENERIC: [rates.device for rates in devices.values()]}
     for rates in devices.values():
         members.setdefault(rates.family, []).append(rates.device)
@@ -128,7 +132,7 @@ def _fit_for(
     """One set of one document from its own rows, or from its family's set; None where neither exists."""
     family = family_of.get(name)
     kin = sets[family].get((operator, dtype)) if family else None
-    if not len(own):
+    if len(own) < FEWEST_ROWS:
         return _carried(kin, name, family or "", sets[GENERIC][operator, dtype]) if kin else None
     fixed, note = _shared(operator, dtype, sets[name])
     if operator == "gemm" and kin is not None and own.values["x"].max() < 1:
@@ -182,7 +186,7 @@ def _widened(fit: Fit, low: float, high: float, note: str) -> Fit:
 
 
 def _carried(kin: Fit, name: str, family: str, generic: Fit) -> Fit:
-    note = f"no rows of {name}: the set of the family {family}, band as wide as that of generic"
+    note = f"too few rows of {name}: the set of the family {family}, band as wide as that of generic"
     bare = replace(kin, rows=0, rows_held_out=0, median_ape=None, p90_ape=None, backends="", note="")
     return _widened(bare, generic.low, generic.high, note)
 
@@ -238,7 +242,8 @@ def _part(fit: Fit) -> dict[str, Any]:
 def _report(fit: Fit) -> dict[str, Any]:
     report = {
         "operator": fit.operator, "dtype": fit.dtype, "rows": fit.rows, "rows_held_out": fit.rows_held_out,
-        "median_ape": fit.median_ape, "p90_ape": fit.p90_ape, "range": fit.range, "backends": fit.backends, "note": fit.note,
+        "median_ape": fit.median_ape, "p90_ape": fit.p90_ape,
+        "range": fit.range, "backends": fit.backends, "note": fit.note,
     }  # fmt: skip
     return {key: value for key, value in report.items() if value not in (None, "")}
 
@@ -252,6 +257,10 @@ def _reference(rates: DeviceRates) -> dict[str, Any]:
     }
 
 
+def _path(operator: str, dtype: str) -> str:
+    return f"collectives.{operator}" if operator in COLLECTIVES else f"{operator}.{dtype}"
+
+
 def _title(name: str, rates: DeviceRates | None) -> str:
     if rates is not None:
         return f"Kernels of {name.upper()}"
@@ -263,18 +272,19 @@ def _sources(
 ) -> list[dict[str, Any]]:
     measured = ["gemm", "prefill_attention", "decode_attention", "moe", "collectives", "fits"]
     how = (
-        "Robust fit of log time, pooled over vLLM, SGLang and TensorRT-LLM (collectives: NCCL), 70 % of the configurations; "
-        "errors and band (10 % and 90 % quantile of measured over predicted) from the other 30 %. Experts: balanced routing, 1,024 tokens "
-        "and more, so decode batches extrapolate. Attention up to 16,384 tokens, head size 128."
+        "Robust fit of log time, pooled over vLLM, SGLang and TensorRT-LLM (all-gather and the like: NCCL), "
+        "on 70 % of the configurations; errors and band (10 % and 90 % quantile of measured over predicted) "
+        "from the other 30 %. Experts: balanced routing, 1,024 tokens and more; decode batches extrapolate. "
+        "Prefill attention: up to 16,384 tokens, head size 128, no cached prefix."
     )
     if name == GENERIC:
-        ref = f"NVIDIA Hopper and Blackwell kernels pooled, assumed to hold for other devices as shares of their peaks: {DATA}"
+        ref = f"Hopper and Blackwell kernels pooled, assumed to hold elsewhere as shares of the peaks: {DATA}"
         sources = [{"covers": measured, "kind": "assumed", "ref": ref, "date": DATA_DATE, "note": how}]
     else:
         sources = [{"covers": measured, "kind": "measured", "ref": DATA, "date": DATA_DATE, "note": how}]
     carried = [fit for fit in fits.values() if not fit.rows]
     if carried:
-        covers = sorted(f"{fit.operator}.{fit.dtype}" for fit in carried)
+        covers = sorted(_path(fit.operator, fit.dtype) for fit in carried)
         sources.append({"covers": covers, "kind": "derived", "ref": carried[0].note})
     sources.append(
         {
@@ -284,14 +294,17 @@ def _sources(
             "kind": "documentation",
             "ref": "FlashMLA README, github.com/deepseek-ai/FlashMLA",
             "date": "2025-04-22",
-            "note": "660 TFLOP/s in compute-bound dense MLA decode on H800 SXM5 (989 TFLOP/s bf16); assumed for other devices and an fp8 cache.",
+            "note": (
+                "660 TFLOP/s in compute-bound dense MLA decode on H800 SXM5 (989 TFLOP/s bf16); assumed for "
+                "other devices and an fp8 cache."
+            ),
         }
     )
     sources.append(
         {
             "covers": ["weight_only"],
             "kind": "assumed",
-            "ref": "The bf16 set with its band widened to 0.8 of low and 1.5 of high: no rows of 4-bit weights in dense products",
+            "ref": "The bf16 set, its band times 0.8 and 1.5: no dense product of 4-bit weights was measured",
         }
     )
     if rates is not None:

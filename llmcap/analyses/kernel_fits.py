@@ -1,11 +1,12 @@
 """Kernel forms and their robust fit to measured rows.
 
-A fit pools the engines that ran an operator on a device: least squares of log(predicted / measured), whose soft-L1 loss keeps an engine with a
-different kernel from dragging the set along. Seven tenths of the configurations are used. Errors and band come from the rest, split by
-configuration, so that no engine's row of a fitted configuration is held out.
+A fit pools the engines that ran an operator on a device: least squares of log(predicted / measured), whose
+soft-L1 loss keeps an engine with a different kernel from dragging the set along. Seven tenths of the
+configurations are used. Errors and band come from the rest, split by configuration, so that no engine's row
+of a fitted configuration is held out.
 
-The forms are those of `llmcap.engine.kernels` and `llmcap.engine.collectives`, over one array of rows with mixed shapes; a test holds the two
-against each other.
+The forms are those of `llmcap.engine.kernels` and `llmcap.engine.collectives`, over one array of rows with
+mixed shapes; a test holds the two against each other.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def _all_reduce(p: FloatArray, v: Values) -> FloatArray:
     alpha, alpha_log2, beta, two_shot = p
     n, wire = v["n"], v["S"] / (beta * v["B"])
     latency = alpha + alpha_log2 * np.log2(n)
-    # The switch adds the copies up in flight, so each rank sends its buffer once and receives its share of the sum once more.
+    # The switch adds up in flight: a rank sends its buffer once and passes on its share of the sum once more.
     payload = np.where(n > 2, 1 + 1 / n, 1.0)
     return np.asarray(np.minimum(latency + (n - 1) * wire, two_shot * latency + payload * wire))
 
@@ -85,7 +86,8 @@ FORMS: Final[dict[str, Form]] = {
         (2e-4, 1.05, 10, 1.05, 1.05), _gemm,
     ),
     "prefill_attention": Form(
-        ("t0", "e", "tail", "w"), (1e-5, 0.5, 0.6, 0.4), (1e-7, 0.02, 1e-3, 0.02), (2e-4, 1.05, 10, 1.05), _prefill
+        ("t0", "e", "tail", "w"), (1e-5, 0.5, 0.6, 0.4), (1e-7, 0.02, 1e-3, 0.02),
+        (2e-4, 1.05, 10, 1.05), _prefill,
     ),
     "decode_attention": Form(("t0", "w"), (1e-5, 0.85), (1e-7, 0.05), (2e-4, 1.05), _decode),
     "moe": Form(
@@ -123,14 +125,15 @@ def split_by_case(rows: KernelRows, share: float = HELD_OUT, seed: int = SEED) -
     cases, index = np.unique(rows.labels["case"].to_numpy(dtype=str), return_inverse=True)
     order = np.random.default_rng(seed).permutation(cases.size)
     fitted = np.ones(cases.size, dtype=bool)
-    fitted[order[: int(round(share * cases.size))]] = False
+    fitted[order[: round(share * cases.size)]] = False
     return np.asarray(fitted[index])
 
 
 def fit_form(form: Form, rows: KernelRows, fixed: Mapping[str, float] | None = None) -> dict[str, float]:
     """Parameters that minimise the soft-L1 loss of log(predicted / measured); `fixed` ones are kept.
 
-    Fitted in the logarithm of the parameters from several starts, since the forms have a minimum where compute explains streaming.
+    Fitted in the logarithm of the parameters from several starts: there are local minima where compute
+    explains streaming.
     """
     from scipy.optimize import least_squares
 
@@ -175,12 +178,13 @@ def fit_operator(
     return Fit(
         operator, dtype, parameters, rows=int(used.sum()), rows_held_out=len(held_out),
         median_ape=rounded(np.median(ape), 3), p90_ape=rounded(np.quantile(ape, 0.9), 3),
-        low=min(1.0, rounded(low, 3)), high=max(1.0, rounded(high, 3)), range=_range(rows), backends=_by_backend(held_out, ratio), note=note,
+        low=min(1.0, rounded(low, 3)), high=max(1.0, rounded(high, 3)),
+        range=_range(rows), backends=_by_backend(held_out, ratio), note=note,
     )  # fmt: skip
 
 
 def measured_over_predicted(operator: str, parameters: Mapping[str, float], rows: KernelRows) -> FloatArray:
-    """Measured over predicted time (n,) of rows under given parameters."""
+    """Measured over predicted time of rows under given parameters, (n,)."""
     form = FORMS[operator]
     values = np.array([parameters[name] for name in form.names])
     return np.asarray(rows.time / form.time(values, rows.values))
@@ -199,11 +203,14 @@ def _by_backend(rows: KernelRows, ratio: FloatArray) -> str:
     backend = rows.labels["backend"].to_numpy(dtype=str)
     for name in np.unique(backend):
         here = ratio[backend == name]
-        parts.append(
-            f"{name} {here.size} rows, error {np.median(np.abs(1 / here - 1)):.1%}, bias {np.median(here):.2f}"
-        )
+        parts.append(f"{name} {here.size} rows, error {_median_ape(here):.1%}, bias {np.median(here):.2f}")
     return "; ".join(parts)
 
 
+def _median_ape(ratio: FloatArray) -> float:
+    return float(np.median(np.abs(1 / ratio - 1)))
+
+
 def rounded(value: float | np.floating, digits: int = 4) -> float:
+    """`value` to a number of significant digits."""
     return float(f"{value:.{digits}g}")

@@ -1,17 +1,21 @@
 """Measured kernel rows, cleaned by stated rules and turned into the quantities the kernel forms need.
 
-Reads a folder of CSV files with the columns of the AIConfigurator-core package data: `gemm_large_m.csv`, `gemm_small_m.csv`,
-`prefill_attention.csv`, `decode_attention.csv`, `moe_llama4.csv`, `moe_all_models.csv`, `collectives.csv`. A file that is absent
-contributes no rows. No row is dropped because a model predicts it badly; the rules look at how it was measured:
+Reads a folder of CSV files with the columns of the AIConfigurator-core package data: `gemm_large_m.csv`,
+`gemm_small_m.csv`, `prefill_attention.csv`, `decode_attention.csv`, `moe_llama4.csv`, `moe_all_models.csv`,
+`collectives.csv`. A file that is absent contributes no rows. No row is dropped because a model predicts it
+badly; the rules look at how it was measured:
 
-1. newest engine version of each (device, engine, dtype) that still has `MINIMUM_ROWS` rows; of several kernels for one case the fastest;
-2. products whose fastest row takes over `HOST_BOUND_S`: the host's launch was timed, not the kernel (eager mode);
-3. all-reduce in eager mode: engines replay CUDA graphs when it matters;
-4. attention with a sliding window is left out of the fit, and so is an engine's second-choice kernel (SGLang with FlashInfer on Blackwell);
-5. 16-bit queries over an FP8 cache count as FP8 attention: the engines quantise the query and run FP8 kernels (rows reach 1.3 times the bf16 rate);
-6. MoE rows whose FLOP/s times latency miss the model's FLOP by over 2 % (averages of two kernels), and FP8 MoE of vLLM 0.24 on H200 (five times
-   slower than bf16 there and than 0.19);
-7. MoE rows with balanced routing only: the power-law rows time the most loaded rank of a random draw.
+1. The newest engine version of each (device, engine, dtype) with at least `MINIMUM_ROWS` rows; the fastest of
+   several kernels for one case.
+2. No kernel of a product whose fastest row takes over `HOST_BOUND_S`: the host's launch was timed (eager
+   mode).
+3. No all-reduce in eager mode: engines replay CUDA graphs where it matters.
+4. No attention with a sliding window, and no second-choice kernel of an engine (SGLang with FlashInfer).
+5. A 16-bit query over an FP8 cache counts as FP8 attention: the engines quantise the query and run FP8
+   kernels, and such rows reach 85 % of the Hopper bf16 peak where bf16 ones end at 68 %.
+6. No MoE row whose FLOP/s times latency misses the model's FLOP by over 2 %: an average of two kernels. No
+   FP8 MoE of vLLM 0.24 on H200, marked faulty: a third of the rate of its own bf16 rows.
+7. MoE with balanced routing only: power-law rows time the most loaded rank of a random draw.
 """
 
 from __future__ import annotations
@@ -69,11 +73,13 @@ MOE_SHAPES: Final[dict[str, tuple[int, int, int, int]]] = {
 """Hidden size, expert width, experts per token, experts: the models' config.json on Hugging Face."""
 
 WEIGHT_BYTES: Final = {
-    "bf16": 2.0, "fp8": 1.0, "fp8_block": 1.0, "nvfp4": 0.5625, "int4": 0.5625, "mxfp4": 0.53125, "mxfp4_fp8": 0.53125,
+    "bf16": 2.0, "fp8": 1.0, "fp8_block": 1.0, "nvfp4": 0.5625,
+    "int4": 0.5625, "mxfp4": 0.53125, "mxfp4_fp8": 0.53125,
 }  # fmt: skip
 ACTIVATION_BYTES: Final = {**WEIGHT_BYTES, "int4": 2.0, "mxfp4": 2.0, "mxfp4_fp8": 1.0}
 PEAK_OF: Final = {
-    "bf16": "bf16", "fp8": "fp8", "fp8_block": "fp8", "nvfp4": "nvfp4", "int4": "bf16", "mxfp4": "bf16", "mxfp4_fp8": "fp8",
+    "bf16": "bf16", "fp8": "fp8", "fp8_block": "fp8", "nvfp4": "nvfp4",
+    "int4": "bf16", "mxfp4": "bf16", "mxfp4_fp8": "fp8",
 }  # fmt: skip
 """Tensor peak a dtype runs at: weight-only formats multiply in the activation's dtype."""
 
@@ -86,7 +92,7 @@ _TOKEN_TILE: Final = 128
 
 @dataclass(frozen=True)
 class KernelRows:
-    """Rows of one operator: labels, the measured time and the named quantities of its form, one array each."""
+    """Rows of one operator: labels, measured time and the quantities of its form, one array each."""
 
     labels: pd.DataFrame
     """Columns device, family, backend, dtype, case (the configuration as text, the same for every engine)."""
@@ -114,7 +120,13 @@ class KernelRows:
 def read_kernel_rows(
     directory: Path, devices: Mapping[str, DeviceRates] = MEASURED_DEVICES
 ) -> dict[str, KernelRows]:
-    """Rows by operator: gemm, prefill_attention, decode_attention, moe, all_reduce, all_gather, reduce_scatter, all_to_all."""
+    """Rows by operator: products, attention of prefill and decode, experts, four collectives.
+
+    Raises
+    ------
+    LlmcapError
+        When the folder does not exist or a file lacks a column.
+    """
     frames = {
         "gemm": _gemm(_read(directory, "gemm_large_m.csv", "gemm_small_m.csv"), devices),
         "prefill_attention": _prefill(_read(directory, "prefill_attention.csv"), devices),
@@ -170,7 +182,7 @@ def _version(text: str) -> tuple[int, ...]:
 
 
 def _newest(frame: Any) -> Any:
-    """Newest version of each device, engine and dtype with enough rows; the newest of all where none has enough."""
+    """Newest version with enough rows of each device, engine and dtype, else the newest."""
     keep = np.zeros(len(frame), dtype=bool)
     groups = frame.groupby(["device", "backend", "dtype"], sort=False).indices
     versions = frame["ver"].astype(str).to_numpy()
@@ -207,7 +219,7 @@ def _gemm(frame: Any, devices: Mapping[str, DeviceRates]) -> KernelRows | None:
     frame["dtype"] = frame["gemm_dtype"].map(_DTYPES)
     floor = frame.groupby(["device", "backend", "kernel_source", "gemm_dtype"])["t"].transform("min")
     frame = _newest(frame[floor <= HOST_BOUND_S])
-    # Scaling per tensor, channel or 128-block ends in the same tensor instructions at about the same rate: one set, "fp8".
+    # Scales per tensor, channel or block: the same instructions at about the same rate, so one set, "fp8".
     frame = _with_peak(
         frame.assign(case_dtype=frame["dtype"], dtype=frame["dtype"].replace("fp8_block", "fp8")), devices
     )
@@ -286,7 +298,8 @@ def _moe(frame: Any, devices: Mapping[str, DeviceRates]) -> KernelRows | None:
 
 
 _COLLECTIVES: Final = {
-    "all_reduce": "all_reduce", "all_gather": "all_gather", "reduce_scatter": "reduce_scatter", "all_to_all": "alltoall",
+    "all_reduce": "all_reduce", "all_gather": "all_gather",
+    "reduce_scatter": "reduce_scatter", "all_to_all": "alltoall",
 }  # fmt: skip
 
 

@@ -1,11 +1,13 @@
 """Calibration documents: the few parameters that turn a device's datasheet peaks into measured kernel times.
 
-A calibration is kept apart from the datasheet. Every efficiency here is a share of the *dense datasheet peak* of the device
-document it is used with (tensor peak of the operator's dtype, memory bandwidth, link bandwidth in one direction), so it
-carries over to another device of the same family. `low` and `high` are the 10 % and 90 % quantiles of measured over
-predicted time on rows that the fit did not see: multiply a predicted time by them for its band.
+A calibration is kept apart from the datasheet. Every efficiency here is a share of the *dense datasheet peak*
+of the device document it is used with (tensor peak of the operator's dtype, memory bandwidth, link bandwidth
+in one direction), so it carries over to another device of the same family. `low` and `high` are the 10 % and
+90 % quantiles of measured over predicted time on rows that the fit did not see: multiply a predicted time by
+them for its band.
 
-Symbols: P tensor peak [FLOP/s], W memory bandwidth [B/s], B link bandwidth per direction [B/s], SM compute units.
+Symbols: P tensor peak [FLOP/s], W memory bandwidth [B/s], B link bandwidth per direction [B/s], SM compute
+units. Wherever it says hypot, two resources overlap in part: the root of the sum of squares.
 """
 
 from __future__ import annotations
@@ -39,7 +41,11 @@ class Band(Part):
 
 
 class GemmFit(Band):
-    """Dense matrix product: t = t0 + hypot(F/(e P) (1 + x0/x), weights/(w W)) + activations/(a W), x = m n/(SM 128^2)."""
+    """Dense matrix product of m rows with a k x n weight matrix.
+
+    t = t0 + hypot(F/(e P) (1 + x0/x), weights/(w W)) + activations/(a W), with F = 2 m n k, x = m n/(SM
+    128^2).
+    """
 
     t0: Seconds
     """Launch and fixed work."""
@@ -54,9 +60,12 @@ class GemmFit(Band):
 
 
 class PrefillAttentionFit(Band):
-    """Attention of new tokens: t = t0 + (F + tail (S/128) SM tile)/(e P) + bytes/(w W), tile = 4 d 128^2 FLOP.
+    """Attention of new tokens.
 
-    F = 4 H d pairs; the tail is the work that the last row of query tiles leaves undivided between the compute units.
+    t = t0 + (F + tail (L/128) SM tile)/(e P) + bytes/(w W), F = 4 H d pairs, tile = 4 d 128^2 FLOP. The tail
+    is the time in which the compute units wait for the one with the longest row of key tiles: L is the number
+    of keys that the last query sees. It was fitted on prompts without a cached prefix, where L is the number
+    of new tokens; with a prefix or a window, L is the prefix plus the new tokens, or the window.
     """
 
     t0: Seconds
@@ -66,19 +75,21 @@ class PrefillAttentionFit(Band):
 
 
 class DecodeAttentionFit(Band):
-    """Attention of one new token per sequence: t = t0 + hypot(kv_bytes/(w W), F/(e P)), keyed by the KV cache's dtype."""
+    """Attention of one new token per sequence, by cache dtype: t = t0 + hypot(kv_bytes/(w W), F/(e P))."""
 
     t0: Seconds
     w: Efficiency
     e: Efficiency
-    """Share of the tensor peak (bf16 peak: the cache is widened on the fly) in compute-bound decode, which only MLA reaches."""
+    """Share of the bf16 peak in decode bound by compute, as MLA is (the cache is widened on the fly)."""
 
 
 class MoeFit(Band):
     """Routed experts: t = t0 + hypot(F/(e P) (1 + r0/r), touched weights/(w W)) + moved bytes/(a W).
 
-    r = tokens per touched expert. Moved bytes of one device = 4 T h + (T k/ep) [h (2 b + 4) + (i/tp) (4 + 2 b)], T tokens over all
-    expert ranks, h hidden size, i expert width, b bytes of an activation: input and output, the permuted copy, the intermediate.
+    r = tokens per touched expert. Moved bytes of one device = 4 T h + (T k/ep) [h (2 b + 4) + (i/tp) (4 + 2
+    b)] with T tokens over all expert ranks, h hidden size, i expert width, b bytes of an activation: input
+    and output, the permuted copy, the intermediate. Fitted for T from 1,024 on: t0 counts the routing and
+    permuting kernels of a prefill step and is an upper bound for a decode step.
     """
 
     t0: Seconds
@@ -89,7 +100,11 @@ class MoeFit(Band):
 
 
 class CollectiveFit(Band):
-    """Alpha-beta collective: t = alpha + alpha_log2 log2(n) + (n-1)/n S/(beta B), S bytes of the whole buffer on one rank."""
+    """Alpha-beta collective of n ranks: t = alpha + alpha_log2 log2(n) + (n-1)/n S/(beta B).
+
+    S is the size of the whole buffer on one rank: gathered (all-gather), before reduction (reduce-scatter),
+    sent to all (all-to-all).
+    """
 
     alpha: Seconds
     alpha_log2: Seconds
@@ -101,8 +116,8 @@ class CollectiveFit(Band):
 class AllReduceFit(CollectiveFit):
     """All-reduce, the faster of two algorithms, with l = alpha + alpha_log2 log2(n).
 
-    One-shot: l + (n-1) S/(beta B): every rank reads all peers. Two-shot: two_shot l + c S/(beta B), where c = 1 + 1/n when the switch
-    adds up (NVSwitch of Hopper and later, n > 2) and 2 (n-1)/n otherwise.
+    One-shot: l + (n-1) S/(beta B), every rank reads all peers. Two-shot: two_shot l + c S/(beta B), where c =
+    1 + 1/n when the switch adds up (NVSwitch of Hopper and later, n > 2) and 2 (n-1)/n otherwise.
     """
 
     two_shot: Annotated[float, Field(ge=1, allow_inf_nan=False)]
@@ -162,7 +177,7 @@ class CalibrationDocument(Document):
     reference: Reference | None = None
     gemm: dict[KernelDtype, GemmFit]
     weight_only: GemmFit
-    """Products of 4-bit weights with 16-bit activations: P is the bf16 peak, weight bytes those of the 4-bit format."""
+    """4-bit weights times 16-bit activations: P is the bf16 peak, weight bytes those of 4 bits and scales."""
     prefill_attention: dict[KernelDtype, PrefillAttentionFit]
     decode_attention: dict[KernelDtype, DecodeAttentionFit]
     moe: dict[MoeDtype, MoeFit]
