@@ -1,0 +1,42 @@
+"""llmcap: how long until the first token, how big is the KV cache, where does it live, and is reloading it faster than
+computing it again.
+
+The public names load on first use, so that `import llmcap` stays light.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from llmcap.analyses.estimate import Estimate, estimate
+    from llmcap.errors import CapacityError, DocumentError, LlmcapError, OptionError
+
+try:
+    __version__ = version("llmcap-model")
+except PackageNotFoundError:  # run from a source tree without installation
+    __version__ = "0.1.0"
+
+_HOMES = {
+    "Estimate": "llmcap.analyses.estimate",
+    "estimate": "llmcap.analyses.estimate",
+    "load_model": "llmcap.analyses.estimate",
+    "load_hardware": "llmcap.analyses.estimate",
+    "LlmcapError": "llmcap.errors",
+    "OptionError": "llmcap.errors",
+    "DocumentError": "llmcap.errors",
+    "CapacityError": "llmcap.errors",
+}
+__all__ = ["__version__", *sorted(_HOMES)]  # noqa: PLE0604
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'llmcap' has no attribute '{name}'")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,1 @@
+"""A user's questions: architecture and hardware joined over one case axis."""

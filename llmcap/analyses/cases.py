@@ -1,0 +1,128 @@
+"""A table of cases: one row each, columns named as the options; evaluated setting by setting, answered in order."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from llmcap.analyses.estimate import check_case
+from llmcap.analyses.evaluate import Evaluator
+from llmcap.analyses.options import AXES, Options, canonical, known_options, options_from
+from llmcap.analyses.result import flatten, rows_of
+from llmcap.analyses.setting import resolve
+from llmcap.errors import DocumentError, LlmcapError, Problem, did_you_mean, printable
+
+#: Cases of one file at most; larger tables are a sweep's business.
+MAX_CASES = 1_000_000
+
+
+def read_cases(path: Path) -> list[dict[str, str]]:
+    """Rows of a CSV file of cases.
+
+    Raises
+    ------
+    DocumentError
+        Unknown or repeated columns, rows of the wrong width, an empty file, not UTF-8.
+    """
+    file = printable(str(path), 200)
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as handle:
+            lines = list(csv.reader(handle, strict=True))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DocumentError(
+            [Problem(file, None, "", f"cannot be read as CSV: {error}", "give a UTF-8 CSV file with a header")]
+        ) from None
+    if not lines or not any(cell.strip() for cell in lines[0]):
+        raise DocumentError([Problem(file, 1, "", "is empty", f"first line: column names such as {', '.join(AXES)}")])
+    header = [canonical(name) for name in lines[0]]
+    problems = [
+        Problem(
+            file,
+            1,
+            printable(name),
+            "unknown column",
+            did_you_mean(name, known_options()) or f"known: {', '.join(known_options())}",
+        )
+        for name in header
+        if name not in known_options()
+    ]
+    problems += [
+        Problem(file, 1, name, "column given twice", "keep one")
+        for name in sorted({n for n in header if header.count(n) > 1})
+    ]
+    rows = []
+    for number, line in enumerate(lines[1:], start=2):
+        if not any(cell.strip() for cell in line):
+            continue
+        if len(line) != len(header):
+            problems.append(
+                Problem(
+                    file, number, "", f"{len(line)} cells where the header has {len(header)}", "one cell per column"
+                )
+            )
+            continue
+        rows.append(dict(zip(header, line, strict=True)) | {"_line": str(number)})
+    if not rows and not problems:
+        problems.append(Problem(file, None, "", "holds no cases", "one row per case after the header"))
+    if len(rows) > MAX_CASES:
+        problems.append(Problem(file, None, "", f"more than {MAX_CASES:,} cases", "use a scenario with llmcap sweep"))
+    if problems:
+        raise DocumentError(problems)
+    return rows
+
+
+def evaluate_cases(
+    cases: Sequence[Mapping[str, Any]], defaults: Mapping[str, Any] | None = None, *, file: str = "cases"
+) -> list[dict[str, Any]]:
+    """Rows of results, one per case and tier, in the order of the cases.
+
+    Parameters
+    ----------
+    cases : sequence of mappings
+        Option names to values, text or numbers; empty cells take the default.
+    defaults : mapping, optional
+        Options for what a case leaves open.
+    file : str
+        Name under which problems are reported.
+
+    Raises
+    ------
+    DocumentError
+        Naming row and column of every case that cannot be evaluated.
+    """
+    groups: dict[Options, list[tuple[int, dict[str, int]]]] = {}
+    problems: list[Problem] = []
+    for index, case in enumerate(cases):
+        given = {**(defaults or {}), **{k: v for k, v in case.items() if k != "_line" and str(v).strip() != ""}}
+        numbers = {name: given.pop(name, default) for name, default in AXES.items()}
+        given.pop("sessions", None)
+        try:
+            checked = check_case(
+                numbers["users"], numbers["context"], numbers["cached_tokens"], numbers["output_tokens"]
+            )
+            options = options_from(given)
+            resolve(options)
+        except LlmcapError as error:
+            line = int(case["_line"]) if "_line" in case else index + 1
+            problems.append(Problem(file, line, "", error.message, error.hint))
+            continue
+        groups.setdefault(options, []).append((index, checked))
+    if problems:
+        raise DocumentError(problems)
+    found: list[list[dict[str, Any]]] = [[] for _ in cases]
+    for options, members in groups.items():
+        setting = resolve(options)
+        u, c, k, o = (
+            np.array([case[name] for _, case in members], dtype=np.float64)
+            for name in ("users", "context", "cached_tokens", "output_tokens")
+        )
+        arrays = flatten(setting, Evaluator.of(setting).evaluate(u, c, k, o), u, c, k, o)
+        rows = rows_of(arrays)
+        tiers = len(arrays.tier_names)
+        for position, (index, _) in enumerate(members):
+            found[index] = rows[position * tiers : (position + 1) * tiers]
+    return [row for rows in found for row in rows]

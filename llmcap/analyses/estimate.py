@@ -1,0 +1,227 @@
+"""`estimate`: one question, one answer, in words where words are due."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import llmcap
+from llmcap.analyses.evaluate import Columns, Evaluator
+from llmcap.analyses.options import AXES, count, options_from
+from llmcap.analyses.result import PHASES, RESULT_COLUMNS, TIER_COLUMNS, Estimate, plain, setting_inputs, winner
+from llmcap.analyses.setting import Setting, resolve
+from llmcap.errors import OptionError
+from llmcap.specs.hardware import Server
+from llmcap.specs.model import Model
+from llmcap.specs.registry import load_as
+from llmcap.units import format_bytes, format_count, format_seconds
+
+
+def estimate(
+    *,
+    users: int | str = 1,
+    context: int | str = "1M",
+    cached_tokens: int | str = 0,
+    output_tokens: int | str = 1000,
+    sessions: int | str | None = None,
+    **options: Any,
+) -> Estimate:
+    """Time to first token, KV cache, memory and tiers of one case.
+
+    Parameters
+    ----------
+    users : int or str
+        Active users, all arriving together. Counts take text such as "1M", "128Ki", "250k".
+    context : int or str
+        Prompt of each user. [tokens]
+    cached_tokens : int or str
+        First tokens of the context that are cached already. [tokens]
+    output_tokens : int or str
+        [tokens]
+    sessions : int or str, optional
+        Caches kept in all, of which `users` are active; users when left out.
+    **options
+        Any field of `llmcap.analyses.options.Options`: model, hardware, tp, weight_dtype, assumptions ...
+
+    Returns
+    -------
+    Estimate
+
+    Raises
+    ------
+    OptionError
+        A value or combination that cannot be; exit status 2 of the command.
+    DocumentError
+        A file that cannot be used; exit status 3.
+
+    Examples
+    --------
+    >>> import llmcap
+    >>> answer = llmcap.estimate(model="llama-4-maverick", hardware="dgx-b200", context="1M")
+    >>> answer.results["kv_bytes_total"]
+    25204555776
+    """
+    case = check_case(users, context, cached_tokens, output_tokens)
+    kept = case["users"] if sessions is None else count("sessions", sessions, minimum=case["users"])
+    setting = resolve(options_from(options))
+    columns = Evaluator.of(setting).evaluate(
+        case["users"], case["context"], case["cached_tokens"], case["output_tokens"]
+    )
+    return answer(setting, case, kept, columns)
+
+
+def check_case(users: object, context: object, cached: object, output: object) -> dict[str, int]:
+    """The numbers of one case, checked alone and against each other.
+
+    Raises
+    ------
+    OptionError
+    """
+    case = {
+        "users": count("users", users),
+        "context": count("context", context),
+        "cached_tokens": count("cached_tokens", cached, minimum=0),
+        "output_tokens": count("output_tokens", output),
+    }
+    if case["cached_tokens"] >= case["context"]:
+        raise OptionError(
+            "--cached-tokens",
+            f"the cached prefix ({case['cached_tokens']:,}) must be shorter than the context ({case['context']:,})",
+            "at least one token is computed; raise --context or lower --cached-tokens",
+        )
+    return case
+
+
+def answer(setting: Setting, case: dict[str, int], sessions: int, columns: Columns) -> Estimate:
+    """Columns of one case as an Estimate."""
+
+    def scalar(value: Any) -> Any:
+        return np.asarray(value).reshape(-1)[0]
+
+    shared = setting_inputs(setting)
+    inputs = {
+        **{n: shared[n] for n in ("model", "hardware", "devices", "tp", "pp", "dp", "ep", "cp")},
+        "users": case["users"],
+        "sessions": sessions,
+        "context_tokens": case["context"],
+        "cached_tokens": case["cached_tokens"],
+        "output_tokens": case["output_tokens"],
+        **{n: v for n, v in shared.items() if n not in ("model", "hardware", "devices", "tp", "pp", "dp", "ep", "cp")},
+    }
+    results = {n: plain(n, scalar(columns.results[n])) for n in RESULT_COLUMNS}
+    fits = bool(results["fits"])
+    tiers = []
+    for name, values in columns.tiers.items():
+        row: dict[str, Any] = {"tier": name}
+        for column in TIER_COLUMNS[1:]:
+            if column == "winner":
+                row[column] = winner(scalar(values["wins"]), fits)
+            elif column in values:
+                row[column] = plain(column, scalar(values[column]))
+        tiers.append(row)
+    return Estimate(
+        inputs=inputs,
+        results=results,
+        phases=[{"name": n, "time_s": plain("time_s", scalar(columns.phases[n]))} for n in PHASES],
+        tiers=tiers,
+        assumptions=[
+            {"name": s.name, "text": s.text, "source": s.source, "bias": s.bias}
+            | ({"inferred": True} if s.inferred else {})
+            for s in setting.statements
+        ],
+        warnings=warnings_of(setting, inputs, results, tiers),
+        provenance={
+            "version": llmcap.__version__,
+            "specs": [{"id": identity, "sha256": digest} for identity, digest in setting.documents],
+        },
+        setting=setting,
+    )
+
+
+def warnings_of(
+    setting: Setting, inputs: dict[str, Any], results: dict[str, Any], tiers: list[dict[str, Any]]
+) -> list[str]:
+    """What a careful colleague would say beside the numbers."""
+    said: list[str] = []
+    tokens = inputs["context_tokens"] + inputs["output_tokens"]
+    limit = setting.model.max_context
+    if inputs["context_tokens"] > limit:
+        said.append(
+            f"past the model's context limit: {format_count(inputs['context_tokens'])} tokens asked, "
+            f"{setting.model.name} is made for {limit:,}; the figures extrapolate"
+        )
+    elif tokens > limit:
+        said.append(
+            f"context and output together ({tokens:,} tokens) pass the model's limit of {limit:,}; the end of the "
+            "output would not be generated"
+        )
+    if not results["fits"]:
+        said.append(capacity_message(setting, inputs, results))
+        return said
+    if inputs["sessions"] <= results["max_users_hbm"]:
+        said.append(
+            f"fits HBM: all {inputs['sessions']:,} caches stay in device memory (room for "
+            f"{results['max_users_hbm']:,}), so offload gains nothing unless more sessions are kept"
+        )
+    reusable = inputs["cached_tokens"] or inputs["context_tokens"]
+    for tier in tiers[1:]:
+        name = tier["tier"]
+        if tier["users_held"] < inputs["sessions"]:
+            said.append(
+                f"{name} holds {tier['users_held']:,} of the {inputs['sessions']:,} sessions ({format_bytes(tier['capacity_bytes'])})"
+            )
+        if tier["capacity_bytes"] < tiers[0]["capacity_bytes"]:
+            said.append(f"{name} is smaller than device memory: as a cache tier it adds little")
+        if tier["winner"] == "recompute":
+            slower = tier["ttft_reload_s"] - tier["recompute_s"]
+            said.append(
+                f"reloading {reusable:,} tokens from {name} loses to computing them again by {format_seconds(slower)}"
+            )
+    return said
+
+
+def capacity_message(setting: Setting, inputs: dict[str, Any], results: dict[str, Any]) -> str:
+    """What is short, by how much, and what would make it fit."""
+    short = -results["hbm_free_bytes"]
+    devices = inputs["devices"]
+    device = setting.machine.device
+    usable = device.memory.capacity * setting.engine.memory_share - setting.engine.memory_fixed
+    per_device = results["weight_bytes_per_device"]
+    cures: list[str] = []
+    if results["max_users_hbm"] >= 1:
+        cures.append(f"at most {results['max_users_hbm']:,} users of this length fit (--users)")
+    elif per_device > usable:
+        need = int(np.ceil(results["weight_bytes"] / usable))
+        cures.append(f"the weights alone need about {need} such devices (--devices, --tp)")
+    else:
+        cures.append("a shorter --context")
+    if inputs["kv_policy"] == "all-full":
+        cures.append("--kv-policy hybrid")
+    if inputs["kv_dtype"] in ("bf16", "fp16", "fp32"):
+        cures.append("--kv-dtype fp8")
+    if inputs["weight_dtype"] in ("bf16", "fp16", "fp32"):
+        cures.append("--weight-dtype fp8")
+    return (
+        f"does not fit: weights {format_bytes(per_device)} per device and caches of {inputs['users']:,} users "
+        f"({format_bytes(results['kv_bytes_total_reserved'])} reserved) are short by {format_bytes(short)} on {devices} x "
+        f"{device.name} ({format_bytes(device.memory.capacity)} each, {setting.engine.memory_share:.0%} usable); "
+        f"what would fit: {'; '.join(cures)}"
+    )
+
+
+def load_model(name: str) -> Model:
+    """A model document by id, Hugging Face id, or path (YAML, config.json or its folder)."""
+    from llmcap.analyses.setting import model_and_digest
+
+    return model_and_digest(name)[0]
+
+
+def load_hardware(name: str) -> Server:
+    """A server document by id or path."""
+    return load_as(Server, "server", name).document
+
+
+def default_axes() -> dict[str, int | str]:
+    """Defaults of the numeric options."""
+    return dict(AXES)

@@ -1,0 +1,151 @@
+"""The options of a question: names, defaults, and the checks that need no document.
+
+A value may be text as a person types it ("1M", "128Ki") or a number; the same names are the command's options, the
+columns of a cases file and the axes of a scenario.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, get_args
+
+from llmcap.errors import OptionError, did_you_mean, printable
+from llmcap.specs.model import Dtype
+from llmcap.units import parse_count, parse_quantity
+
+DTYPES: tuple[str, ...] = get_args(Dtype)
+KV_POLICIES = ("hybrid", "all-full")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Everything that picks the structure of a case: documents, dtypes, parallelism. None means the default."""
+
+    model: str = "llama-4-maverick"
+    hardware: str = "dgx-b200"
+    devices: int | None = None
+    tp: int | None = None
+    pp: int | None = None
+    dp: int | None = None
+    ep: int | None = None
+    cp: int | None = None
+    weight_dtype: str | None = None
+    activation_dtype: str | None = None
+    kv_dtype: str | None = None
+    attention_dtype: str | None = None
+    kv_policy: str = "hybrid"
+    assumptions: str = "calibrated"
+    engine: str = "vllm"
+    chunk_tokens: int | None = None
+    drive: str | None = None
+    drives: int | None = None
+    dram: float | None = None
+    nic: str | None = None
+    nics: int | None = None
+    store: str | None = None
+
+
+#: Options that are numbers along the case axis, with their defaults.
+AXES: dict[str, int | str] = {
+    "users": 1,
+    "context": "1M",
+    "cached_tokens": 0,
+    "output_tokens": 1000,
+}
+#: Options that count things, of the structure.
+_COUNTS = ("devices", "tp", "pp", "dp", "ep", "cp", "chunk_tokens", "drives", "nics")
+_DTYPE_OPTIONS = ("weight_dtype", "activation_dtype", "kv_dtype", "attention_dtype")
+_ALIASES = {"context_tokens": "context", "isl": "context", "osl": "output_tokens"}
+
+
+def option_name(name: str) -> str:
+    """The option as it is typed: cached_tokens -> --cached-tokens."""
+    return "--" + name.replace("_", "-")
+
+
+def canonical(name: str) -> str:
+    """The option a column or keyword stands for (context_tokens is context), dashes allowed."""
+    plain = name.strip().lower().replace("-", "_")
+    return _ALIASES.get(plain, plain)
+
+
+def known_options() -> tuple[str, ...]:
+    """All names that a case may give."""
+    return (*(f.name for f in fields(Options)), *AXES, "sessions")
+
+
+def count(name: str, value: object, minimum: int = 1) -> int:
+    """A whole number of at least `minimum`, from text or a number.
+
+    Raises
+    ------
+    OptionError
+        Naming the option, the value and what would be right.
+    """
+    example = {"context": "128k", "users": "10"}.get(name, "8")
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise OptionError(
+            option_name(name), f"'{printable(value)}' is not a whole number", f"write for example {example}"
+        )
+    try:
+        number = parse_count(value)
+    except ValueError as error:
+        hint = getattr(error, "hint", "") or f"write for example {example}"
+        raise OptionError(option_name(name), getattr(error, "message", str(error)), hint) from None
+    if number < minimum:
+        raise OptionError(
+            option_name(name), f"must be at least {minimum}, not {number}", f"write for example {example}"
+        )
+    return number
+
+
+def options_from(given: Mapping[str, Any]) -> Options:
+    """Check the structural options given and lay them over the defaults.
+
+    Raises
+    ------
+    OptionError
+        Unknown name, dtype or policy, or a count that is none.
+    """
+    known = {f.name for f in fields(Options)}
+    clean: dict[str, Any] = {}
+    for name, value in given.items():
+        if name not in known:
+            raise OptionError(option_name(name), "no such option", did_you_mean(name, known_options()))
+        if value is None or (isinstance(value, str) and not value.strip()):
+            continue
+        if name in _COUNTS:
+            clean[name] = count(name, value)
+        elif name in _DTYPE_OPTIONS:
+            clean[name] = _choice(name, str(value), DTYPES)
+        elif name == "kv_policy":
+            clean[name] = _choice(name, str(value), KV_POLICIES)
+        elif name == "dram":
+            clean[name] = _bytes(name, value)
+        elif isinstance(value, str):
+            clean[name] = value.strip()
+        else:
+            raise OptionError(option_name(name), f"'{printable(value)}' is not a name", "give an id or a path")
+    return replace(Options(), **clean)
+
+
+def _choice(name: str, value: str, choices: tuple[str, ...]) -> str:
+    plain = value.strip().lower()
+    if plain not in choices:
+        raise OptionError(
+            option_name(name), f"unknown {name.replace('_', ' ')} '{printable(value, 40)}'",
+            (did_you_mean(plain, choices) + f" One of {', '.join(choices)}").strip(),
+        )  # fmt: skip
+    return plain
+
+
+def _bytes(name: str, value: object) -> float:
+    if isinstance(value, float | int) and not isinstance(value, bool) and value > 0:
+        return float(value)
+    try:
+        return parse_quantity(str(value), "bytes")
+    except ValueError as error:
+        raise OptionError(option_name(name), str(error), "write for example '2 TB'") from None

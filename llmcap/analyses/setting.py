@@ -1,0 +1,294 @@
+"""One structural choice, resolved: documents loaded, defaults filled in, combinations checked.
+
+Cases that share a setting differ only in numbers (users, lengths), so a whole grid is evaluated from one setting.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import cast
+
+from llmcap.analyses.machine import Machine, compose
+from llmcap.analyses.options import Options
+from llmcap.arch.dtypes import NARROW, WEIGHT_ONLY
+from llmcap.arch.operators import OperatorTable, operator_table
+from llmcap.arch.parameters import WeightDtypes
+from llmcap.arch.structure import Parallelism, Structure, structure_of
+from llmcap.errors import OptionError, did_you_mean
+from llmcap.specs.assumptions import Assumptions, Statement
+from llmcap.specs.calibration import CalibrationDocument
+from llmcap.specs.engine import Engine
+from llmcap.specs.model import Model
+from llmcap.specs.registry import Loaded, load_as
+from llmcap.specs.transfers import Transfers
+
+#: Classes of weights that quantised checkpoints usually leave in bf16.
+_KEPT_WIDE = ("embedding", "lm_head", "norm", "router")
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Everything that is the same for all cases of one structural choice."""
+
+    options: Options
+    model: Model
+    structure: Structure
+    machine: Machine
+    engine: Engine
+    assumptions: Assumptions
+    calibration: CalibrationDocument
+    parallelism: Parallelism
+    weights: WeightDtypes
+    activation_dtype: str
+    kv_dtype: str
+    attention_dtype: str
+    chunk_tokens: int
+    operators: OperatorTable
+    statements: tuple[Statement, ...]
+    documents: tuple[tuple[str, str], ...]
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether times come from calibrated kernels rather than constant shares of peaks."""
+        return self.assumptions.times == "calibrated"
+
+
+@functools.lru_cache(maxsize=4096)
+def resolve(options: Options) -> Setting:
+    """Load what the options name and settle every default.
+
+    Raises
+    ------
+    OptionError
+        Unknown ids, dtypes without a peak, parallelism that does not divide.
+    DocumentError
+        A file that cannot be used.
+    """
+    model, model_document = model_and_digest(options.model)
+    engine = load_as(Engine, "engine", options.engine)
+    transfers = load_as(Transfers, "transfers", "default")
+    assumptions = load_as(Assumptions, "assumptions", options.assumptions)
+    machine = compose(options, engine.document, transfers.document)
+    calibration = load_as(CalibrationDocument, "calibration", machine.device.calibration)
+    _check_scope(assumptions.document, model, machine)
+
+    structure = structure_of(model)
+    parallelism = _parallelism(options, structure, machine)
+    notes: list[Statement] = []
+    weights = _weights(options, model)
+    activation = _activation_dtype(options, weights, machine, notes)
+    kv = options.kv_dtype or ("fp8" if weights.default in NARROW else "bf16")
+    attention = _attention_dtype(options, kv, machine, notes)
+    if machine.server.hypothetical:
+        notes.append(
+            Statement(
+                name="hypothetical server",
+                text=f"{machine.server.name} is not a product: {machine.server.notes}".strip(),
+                source="its document",
+                bias="unknown",
+            )
+        )
+    if parallelism.tp > 1:
+        _note_uneven(structure, parallelism, notes)
+    others = [(loaded.document.id, loaded.sha256) for loaded in (engine, transfers, assumptions, calibration)]
+    return Setting(
+        options=options,
+        model=model,
+        structure=structure,
+        machine=machine,
+        engine=engine.document,
+        assumptions=assumptions.document,
+        calibration=calibration.document,
+        parallelism=parallelism,
+        weights=weights,
+        activation_dtype=activation,
+        kv_dtype=kv,
+        attention_dtype=attention,
+        chunk_tokens=options.chunk_tokens or engine.document.chunk_tokens,
+        operators=operator_table(structure, weights, activation, kv, attention, parallelism),
+        statements=(*assumptions.document.statements, *notes),
+        documents=(model_document, *machine.documents, *others),
+    )
+
+
+def model_and_digest(name: str) -> tuple[Model, tuple[str, str]]:
+    """A model by id, Hugging Face id, YAML path, or the path of a config.json or its folder."""
+    path = Path(name).expanduser()
+    if name.lower().endswith(".json") or (("/" in name or "." in name) and path.is_dir()):
+        from llmcap.specs.huggingface import load_config
+        from llmcap.specs.loader import sha256_of
+
+        file = path / "config.json" if path.is_dir() else path
+        model = cast(Model, load_config(file))
+        return model, (model.id, sha256_of(file))
+    loaded: Loaded[Model] = load_as(Model, "model", name)
+    return loaded.document, (loaded.document.id, loaded.sha256)
+
+
+def _check_scope(assumptions: Assumptions, model: Model, machine: Machine) -> None:
+    for what, option, identity, allowed in (
+        ("model", "--model", model.id, assumptions.models),
+        ("hardware", "--hardware", machine.server.id, assumptions.hardware),
+    ):
+        if allowed and identity not in allowed:
+            raise OptionError(
+                "--assumptions", f"'{assumptions.id}' is defined for the {what} {' or '.join(allowed)}, not for '{identity}'",
+                f"choose another {option}, or --assumptions calibrated",
+            )  # fmt: skip
+
+
+def _parallelism(options: Options, structure: Structure, machine: Machine) -> Parallelism:
+    pp, cp, ep = options.pp or 1, options.cp or 1, options.ep or 1
+    devices = machine.devices
+    heads = structure.query_heads
+    for name, value in (("pp", pp), ("cp", cp), ("dp", options.dp or 1), ("tp", options.tp or 1)):
+        if devices % value:
+            raise OptionError(
+                f"--{name}", f"{name} {value} does not divide the {devices} devices",
+                f"choose one of {', '.join(str(d) for d in _divisors(devices))}",
+            )  # fmt: skip
+    rest, over = divmod(devices, pp * cp * (options.dp or 1))
+    if over:
+        raise OptionError(
+            "--devices",
+            f"pp x cp x dp = {pp * cp * (options.dp or 1)} does not divide the {devices} devices",
+            "choose degrees whose product is the number of devices",
+        )
+    tp = options.tp
+    if tp is None:
+        tp = max(d for d in _divisors(rest) if heads % d == 0) if options.dp is None else rest
+    if heads % tp:
+        raise OptionError(
+            "--tp", f"tp {tp} does not divide the {heads} query heads of the model",
+            f"choose one of {', '.join(str(d) for d in _divisors(devices) if heads % d == 0)}",
+        )  # fmt: skip
+    if rest % tp:
+        raise OptionError(
+            "--tp",
+            f"tp {tp} x pp {pp} x cp {cp} x dp {options.dp or 1} does not divide the {devices} devices",
+            "choose degrees whose product is the number of devices",
+        )
+    dp = options.dp or rest // tp
+    if tp * pp * cp * dp != devices:
+        raise OptionError(
+            "--devices",
+            f"tp {tp} x pp {pp} x dp {dp} x cp {cp} = {tp * pp * cp * dp}, not {devices} devices",
+            f"use --devices {tp * pp * cp * dp}, or leave out one of the degrees",
+        )
+    if pp > structure.layers:
+        raise OptionError(
+            "--pp",
+            f"{pp} stages are more than the {structure.layers} layers",
+            f"choose at most {structure.layers}",
+        )
+    if (tp * dp) % ep:
+        raise OptionError(
+            "--ep",
+            f"ep {ep} does not divide tp x dp = {tp * dp}",
+            f"choose one of {', '.join(str(d) for d in _divisors(tp * dp))}",
+        )
+    routed = [part.experts.experts for part, _ in structure.ffns if part.experts is not None]
+    if ep > 1 and not routed:
+        raise OptionError("--ep", "the model has no experts", "leave --ep out")
+    if routed and ep > min(routed):
+        raise OptionError("--ep", f"ep {ep} is more than the {min(routed)} experts", f"choose at most {min(routed)}")
+    return Parallelism(tp, pp, dp, ep, cp)
+
+
+def _divisors(n: int) -> list[int]:
+    small = [d for d in range(1, int(n**0.5) + 1) if n % d == 0]
+    return sorted({*small, *(n // d for d in small)})
+
+
+def _weights(options: Options, model: Model) -> WeightDtypes:
+    default = options.weight_dtype or model.weight_dtype
+    by_class = dict(model.weight_dtypes)
+    if options.weight_dtype is not None and options.weight_dtype not in NARROW:
+        by_class = {}  # asked for wide weights: nothing stays narrow
+    elif default in NARROW:
+        by_class = {**dict.fromkeys(_KEPT_WIDE, "bf16"), **by_class}  # type: ignore[dict-item]
+    return WeightDtypes(default, tuple(sorted(by_class.items())), model.int4_group)
+
+
+def _activation_dtype(options: Options, weights: WeightDtypes, machine: Machine, notes: list[Statement]) -> str:
+    peaks = ", ".join(machine.device.peaks)
+    if options.activation_dtype is not None:
+        if not machine.has_peak(options.activation_dtype):
+            raise OptionError(
+                "--activation-dtype", f"{machine.device.name} has no tensor peak for {options.activation_dtype}",
+                did_you_mean(options.activation_dtype, list(machine.device.peaks)) + f" it has {peaks}",
+            )  # fmt: skip
+        return options.activation_dtype
+    narrowest = _narrowest(weights)
+    if narrowest not in WEIGHT_ONLY and machine.has_peak(narrowest):
+        return narrowest
+    runs = next((d for d in ("bf16", "fp16", "fp32") if machine.has_peak(d)), None)
+    if runs is None:
+        raise OptionError(
+            "--hardware",
+            f"{machine.device.name} has no bf16 peak to run {narrowest} weights with",
+            f"it has {peaks}",
+        )
+    notes.append(
+        Statement(
+            name="weight-only",
+            text=f"{narrowest} weights are widened and multiplied in {runs}"
+            + ("." if narrowest in WEIGHT_ONLY else f", since {machine.device.name} has no {narrowest} tensor peak."),
+            source="how engines run such checkpoints", bias="neutral",
+        )
+    )  # fmt: skip
+    return runs
+
+
+def _narrowest(weights: WeightDtypes) -> str:
+    """Dtype of the bulk of the weights: the default, or the one its experts or blocks are pinned to."""
+    if weights.default in NARROW:
+        return weights.default
+    pinned = [dtype for _, dtype in weights.by_class if dtype in NARROW]
+    return pinned[0] if pinned else weights.default
+
+
+def _attention_dtype(options: Options, kv: str, machine: Machine, notes: list[Statement]) -> str:
+    asked = options.attention_dtype
+    if asked is not None:
+        if not machine.has_peak(asked):
+            raise OptionError(
+                "--attention-dtype",
+                f"{machine.device.name} has no tensor peak for {asked}",
+                f"it has {', '.join(machine.device.peaks)}",
+            )
+        return asked
+    wanted = "fp8" if kv in ("nvfp4", "mxfp4", "int4") else kv
+    runs = wanted if machine.has_peak(wanted) and wanted != "int8" else "bf16"
+    if runs != kv:
+        notes.append(
+            Statement(
+                name="attention dtype",
+                text=f"The {kv} cache is read back as {runs} for attention.",
+                source="how engines read narrow caches",
+                bias="neutral",
+            )
+        )
+    return runs
+
+
+def _note_uneven(structure: Structure, p: Parallelism, notes: list[Statement]) -> None:
+    units = {term.units for part, _ in structure.mixers for term in part.states if not term.constant}
+    copied = sorted(u for u in units if u < p.tp)
+    if copied:
+        what = "the latent" if copied == [1] else f"{copied[-1]} KV heads"
+        notes.append(
+            Statement(
+                name="KV copies",
+                text=f"Tensor parallelism over {p.tp} devices copies {what}; the copies are reserved, not logical.",
+                source="how engines shard caches",
+                bias="neutral",
+            )
+        )
+
+
+def with_options(setting: Setting, **changes: object) -> Setting:
+    """The same setting with some options changed."""
+    return resolve(replace(setting.options, **changes))  # type: ignore[arg-type]

@@ -1,0 +1,364 @@
+"""Time of engine steps: the operators of a setting priced by its machine.
+
+The path of one estimate runs down this file once: operator table -> kernels of the machine -> cost of a step with m
+tokens -> prefill of users and decode of users as sums of steps, in closed form over tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmcap.analyses.setting import Setting
+from llmcap.arch.attention import attended_pairs, attended_slots
+from llmcap.arch.dtypes import bytes_per_element
+from llmcap.arch.operators import Attention, Exchange, Experts, Gemm, Stream
+from llmcap.arch.parts import AttentionWork
+from llmcap.engine import collectives, kernels
+from llmcap.engine.cost import Cost, Value
+from llmcap.specs.calibration import Band, CalibrationDocument
+
+Array = NDArray[np.float64]
+Phase = Literal["prefill", "decode"]
+F = TypeVar("F")
+
+#: Which fit stands in for a dtype without one of its own.
+_STAND_IN = {
+    "fp16": ("bf16",),
+    "fp32": ("bf16",),
+    "int8": ("fp8", "bf16"),
+    "nvfp4": ("fp8", "bf16"),
+    "fp8": ("bf16",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StepModel:
+    """Costs of a setting's steps; numbers or arrays of cases, whichever is asked with."""
+
+    setting: Setting
+    _table: dict[str, Cost] = field(default_factory=dict, repr=False)
+
+    # -- operators -------------------------------------------------------------------------------------------------
+
+    def _rates(self, dtype: str) -> kernels.DeviceRates:
+        roofline = self.setting.assumptions.roofline
+        if not self.setting.calibrated and roofline.peak_dtype is not None:
+            dtype = roofline.peak_dtype
+        return self.setting.machine.rates(dtype)
+
+    def gemm(self, op: Gemm, m: Value) -> Cost:
+        """One layer's product with m tokens."""
+        params = None
+        if self.setting.calibrated:
+            fits = self.setting.calibration
+            fit = (
+                fits.weight_only
+                if _weight_only(op.weight_dtype, op.compute_dtype)
+                else _pick(fits.gemm, op.compute_dtype)
+            )
+            params = kernels.GemmParams(fit.t0, fit.e, fit.x0, fit.w, fit.a, *_band(fit))
+        return kernels.gemm(
+            m, k=op.k, n=op.n, weight_bytes=op.weight_bytes, bytes_per_row=op.bytes_per_row,
+            rates=self._rates(op.compute_dtype), params=params,
+        )  # fmt: skip
+
+    def experts(self, op: Experts, m: Value) -> Cost:
+        """One layer's routed experts with m tokens on each rank of the pool."""
+        params = None
+        if self.setting.calibrated:
+            fit = _pick(self.setting.calibration.moe, _expert_key(op, self.setting.calibration))
+            params = kernels.ExpertParams(fit.t0, fit.e, fit.r0, fit.w, fit.a, *_band(fit))
+        work = op.work
+        return kernels.experts(
+            m * op.pool, count=work.experts, active=work.active_per_token,
+            flop_per_token=2.0 * work.active_per_token * work.parameters_per_expert,
+            bytes_per_expert=op.bytes_per_expert, share=op.share, bytes_per_row=op.bytes_per_row,
+            rates=self._rates(op.compute_dtype), params=params,
+        )  # fmt: skip
+
+    def stream(self, op: Stream, m: Value, sequences: Value) -> Cost:
+        """One layer's element-wise work of m tokens, or its recurrent update for `sequences` sequences."""
+        params = None
+        if self.setting.calibrated:
+            s = self.setting.engine.streams
+            params = kernels.StreamParams(s.launch, s.memory, s.compute, s.low, s.high)
+        moved = m * op.bytes_per_token + sequences * op.bytes_per_sequence
+        return kernels.stream(moved, m * op.flop_per_token, 1.0, rates=self._rates("bf16"), params=params)
+
+    def exchange(self, op: Exchange, m: Value) -> Cost:
+        """One call of a collective with m tokens."""
+        fabric = self.setting.machine.fabric(op.span)
+        params = None
+        if self.setting.calibrated:
+            c = self.setting.calibration.collectives
+            fit = {
+                "all_reduce": c.all_reduce,
+                "all_to_all": c.all_to_all,
+                "all_gather": c.all_gather,
+                "send": c.all_gather,
+            }[op.kind]
+            params = collectives.CollectiveParams(
+                fit.alpha, fit.alpha_log2, fit.beta, *_band(fit),
+                two_shot=c.all_reduce.two_shot, in_switch=c.all_reduce.in_switch and op.span <= self.setting.machine.server.devices,
+            )  # fmt: skip
+        size = m * op.bytes_per_token
+        if op.kind == "all_reduce":
+            return collectives.all_reduce(size, op.ranks, 1.0, fabric=fabric, params=params)
+        if op.kind == "send":
+            return collectives.send(size, 1.0, fabric=fabric, params=params)
+        return collectives.exchange(size, op.ranks, 1.0, fabric=fabric, params=params)
+
+    def overhead(self, phase: Phase) -> Cost:
+        """Host and launch time of one step."""
+        if not self.setting.calibrated:
+            return Cost()
+        o = self.setting.engine.prefill if phase == "prefill" else self.setting.engine.decode
+        t = o.step + o.layer * self.setting.structure.layers
+        return Cost(overhead=t, low=t * o.low, high=t * o.high)
+
+    def embedding(self, tokens: Value, steps: Value) -> Cost:
+        """Gather of `tokens` rows in `steps` steps."""
+        params = None
+        if self.setting.calibrated:
+            s = self.setting.engine.streams
+            params = kernels.StreamParams(s.launch, s.memory, s.compute, s.low, s.high)
+        moved = tokens * self.setting.operators.embedding_bytes_per_token
+        return kernels.stream(moved, 0.0 * tokens, steps, rates=self._rates("bf16"), params=params)
+
+    # -- steps -----------------------------------------------------------------------------------------------------
+
+    def tokens(self, m: Value, sequences: Value, phase: Phase) -> Cost:
+        """Everything in a step of m tokens that depends on nothing else: no attention, no logits, no embedding."""
+        table = self.setting.operators
+        total = self.overhead(phase)
+        for gemm in table.gemms:
+            total = total + self.gemm(gemm, m) * gemm.layers
+        for group in table.experts:
+            total = total + self.experts(group, m) * group.layers
+        for stream in table.streams:
+            total = total + self.stream(stream, m, sequences) * stream.layers
+        for exchange in table.exchanges:
+            total = total + self.exchange(exchange, m) * exchange.count
+        return total
+
+    def _prefill_tokens(self, m: Array) -> Cost:
+        """`tokens` for whole token counts up to a chunk, tabulated once when many cases ask."""
+        cp = self.setting.parallelism.cp
+        if m.size < self.setting.chunk_tokens // 4:
+            return self.tokens(np.maximum(m, 1.0) / cp, 1.0, "prefill")
+        if "prefill" not in self._table:
+            every = np.maximum(np.arange(self.setting.chunk_tokens + 1, dtype=np.float64), 1.0)
+            self._table["prefill"] = self.tokens(every / cp, 1.0, "prefill")
+        return self._table["prefill"].at(m.astype(np.intp))
+
+    def prefill(self, users: Value, new: Value, cached: Value) -> Cost:
+        """Prefill of `users` prompts of `new` tokens each on top of `cached`, one replica, until the last one is done.
+
+        Parameters
+        ----------
+        users : float or ndarray
+            Prompts of the fullest data-parallel replica.
+        new, cached : float or ndarray
+            Tokens per prompt; new 0 costs nothing.
+
+        Returns
+        -------
+        Cost
+            [s], embedding included.
+
+        Notes
+        -----
+        Prompts fill steps of `chunk_tokens` in order: floor(users new / C) full steps and a rest, each priced by its
+        token count; attention is linear in work and sums in closed form. With pp stages, steps follow each other
+        through the pipeline: (1/pp + (pp-1)/pp/steps) of the serial time.
+        """
+        users, new, cached = (np.asarray(v, dtype=np.float64) for v in (users, new, cached))
+        total = users * new
+        chunked = self.setting.calibrated
+        chunk = float(self.setting.chunk_tokens)
+        if chunked:
+            full = np.floor(total / chunk)
+            rest = total - full * chunk
+            partly = (rest > 0.0) * 1.0
+            steps = full + partly
+            cost = self.tokens(chunk / self.setting.parallelism.cp, 1.0, "prefill") * full
+            cost = cost + self._prefill_tokens(rest) * partly
+        else:
+            steps = (total > 0.0) * 1.0
+            cost = self.tokens(total / self.setting.parallelism.cp, users, "prefill") * steps
+        cost = cost + self.embedding(total / self.setting.parallelism.cp, steps)
+        for op in self.setting.operators.attention:
+            cost = cost + self.prefill_attention(op, users, new, cached, steps)
+        logits = np.minimum(users, steps)
+        cost = cost + self.gemm(self.setting.operators.head, users / np.maximum(logits, 1.0)) * logits
+        pp = self.setting.parallelism.pp
+        if pp > 1:
+            stages = cost * (1.0 / pp + (pp - 1.0) / pp / np.maximum(steps, 1.0))
+            cost = replace(stages, flop_s=cost.flop_s / pp, byte_s=cost.byte_s / pp)
+        scale = self.setting.assumptions.scales.prefill
+        return cost if scale == 1.0 else cost * scale
+
+    def prefill_attention(self, op: Attention, users: Value, new: Value, cached: Value, steps: Value) -> Cost:
+        """All layers of one attention work, all users, all steps."""
+        work = op.work
+        deviations = self.setting.assumptions.deviations
+        if deviations.every_layer_full and work.role == "attention":
+            slots = attended_pairs(new, cached)
+        else:
+            slots = attended_slots(work, new, cached)
+        if not deviations.causal:
+            slots = (
+                new * (cached + new) * (slots / attended_pairs(new, cached))
+                if not deviations.every_layer_full
+                else new * (cached + new)
+            )
+        cp = self.setting.parallelism.cp
+        dims = work.qk_dim + work.v_dim
+        flop = users * slots * (2.0 * dims * op.heads / cp)
+        queries = users * new / cp
+        sight = _sight(work)
+        chunk = float(self.setting.chunk_tokens) if self.setting.calibrated else np.inf
+        read = self.reach_of_steps(new, cached, np.inf if work.window is None else work.window + chunk) / work.stride
+        moved = queries * (op.heads * (work.qk_dim * bytes_per_element(op.dtype) + work.v_dim * 2.0))
+        moved = moved + users * read * (op.slot_bytes / cp)
+        params = None
+        if self.setting.calibrated:
+            fit = _pick(self.setting.calibration.prefill_attention, op.dtype)
+            params = kernels.AttentionParams(fit.t0, fit.e, fit.tail, fit.w, *_band(fit))
+        rows = users * self.reach_of_steps(new, cached, sight) / (cp * work.stride)
+        one = kernels.prefill_attention(
+            flop, rows, moved, steps, dims=float(dims), rates=self._rates(op.dtype), params=params
+        )
+        beyond = self.setting.assumptions.extrapolation
+        if beyond is not None and self.setting.calibrated:
+            ramp = np.clip(
+                np.log(np.maximum(cached + new, 1.0) / beyond.measured_tokens)
+                / np.log(beyond.full_at_tokens / beyond.measured_tokens),
+                0.0,
+                1.0,
+            )
+            one = replace(
+                one,
+                low=one.low * (1.0 - (1.0 - beyond.low) * ramp),
+                high=one.high * (1.0 + (beyond.high - 1.0) * ramp),
+            )
+        return one * op.layers
+
+    def reach_of_steps(self, new: Value, cached: Value, reach: float) -> Array:
+        """Tokens within reach at the end of each step, summed over the steps of one prompt.
+
+        A step that ends at position e has min(e, reach) tokens in sight: for a whole chunk C after P cached tokens the
+        sum over n steps is n P + C n (n - 1) / 2 + S, closed; a finite reach caps it at n times the reach.
+        """
+        new, cached = np.asarray(new, dtype=np.float64), np.asarray(cached, dtype=np.float64)
+        end = cached + new
+        if not self.setting.calibrated:
+            return np.asarray(np.minimum(end, reach) * (new > 0.0))
+        chunk = float(self.setting.chunk_tokens)
+        steps = np.ceil(new / chunk)
+        whole = np.maximum(steps - 1.0, 0.0)
+        total = whole * cached + chunk * whole * (whole + 1.0) / 2.0 + end * (steps > 0.0)
+        return np.asarray(total if np.isinf(reach) else np.minimum(total, steps * np.minimum(end, reach)))
+
+    def decode(self, users: Value, context: Value, output: Value) -> Cost:
+        """Mean step of a decode with all users of a replica: one token each, from `context` to `context + output`.
+
+        Parameters
+        ----------
+        users : float or ndarray
+            Sequences of the fullest replica.
+        context, output : float or ndarray
+            Prompt and output tokens per sequence. [tokens]
+
+        Returns
+        -------
+        Cost
+            [s] per token; the attended tokens are averaged exactly over the output.
+
+        Notes
+        -----
+        With pp stages, users split into pp groups that follow each other, and a token passes all stages:
+        the whole network's time at users / pp.
+        """
+        users, context = np.asarray(users, dtype=np.float64), np.asarray(context, dtype=np.float64)
+        steps = np.maximum(np.asarray(output, dtype=np.float64) - 1.0, 1.0)
+        p = self.setting.parallelism
+        m = np.maximum(users / p.pp, 1.0)
+        cost = self.decode_tokens(m) + self.logits(m)
+        for op in self.setting.operators.attention:
+            cost = cost + self.decode_attention(op, m, context, steps)
+        scale = self.setting.assumptions.scales.decode
+        return cost if scale == 1.0 else cost * scale
+
+    def decode_tokens(self, m: Value) -> Cost:
+        """The part of a decode step that depends on the batch alone."""
+        return self.tokens(m, m, "decode") + self.embedding(m, 1.0)
+
+    def logits(self, m: Value) -> Cost:
+        """lm_head for m tokens: the last thing before sampling."""
+        return self.gemm(self.setting.operators.head, m)
+
+    def decode_attention(self, op: Attention, m: Value, context: Value, steps: Value) -> Cost:
+        """All layers of one attention work for m sequences, averaged over `steps` steps after `context` tokens."""
+        work = op.work
+        slots = attended_slots(work, steps, context) / steps
+        cp = self.setting.parallelism.cp
+        dims = (work.decode_qk_dim or work.qk_dim) + (
+            work.decode_v_dim if work.decode_v_dim is not None else work.v_dim
+        )
+        flop = m * slots * (2.0 * dims * op.heads / cp)
+        moved = m * slots * (op.slot_bytes / cp)
+        params = None
+        if self.setting.calibrated:
+            fit = _pick(
+                self.setting.calibration.decode_attention,
+                "fp8" if bytes_per_element(self.setting.kv_dtype) <= 1.0 else "bf16",
+            )
+            params = kernels.DecodeAttentionParams(fit.t0, fit.w, fit.e, *_band(fit))
+        one = kernels.decode_attention(flop, moved, rates=self._rates(op.dtype), params=params)
+        return one * op.layers
+
+    # -- totals ----------------------------------------------------------------------------------------------------
+
+    def seconds(self, cost: Cost) -> Value:
+        """Time of a cost under the setting's assumptions: serial when calibrated, else the longest resource."""
+        if self.setting.calibrated:
+            return cost.serial
+        r = self.setting.assumptions.roofline
+        return np.maximum(np.maximum(cost.compute / r.compute, cost.memory / r.memory), cost.network / r.network)
+
+
+def _sight(work: AttentionWork) -> float:
+    """Most tokens one query of this work can attend to."""
+    if work.selects is not None:
+        return float(work.selects * work.stride)
+    return np.inf if work.window is None else float(work.window)
+
+
+def _band(fit: Band) -> tuple[float, float]:
+    """Band factors around the prediction itself: a fit biased to one side still brackets it."""
+    return min(fit.low, 1.0), max(fit.high, 1.0)
+
+
+def _weight_only(stored: str, runs: str) -> bool:
+    return bytes_per_element(stored) < bytes_per_element(runs)
+
+
+def _pick(fits: Mapping[Any, F], dtype: str) -> F:
+    for candidate in (dtype, *_STAND_IN.get(dtype, ())):
+        if candidate in fits:
+            return fits[candidate]
+    return next(iter(fits.values()))
+
+
+def _expert_key(op: Experts, calibration: CalibrationDocument) -> str:
+    if not _weight_only(op.weight_dtype, op.compute_dtype):
+        return op.compute_dtype
+    if op.weight_dtype == "mxfp4":
+        return "mxfp4_fp8" if op.compute_dtype == "fp8" and "mxfp4_fp8" in calibration.moe else "mxfp4"
+    return "int4" if "int4" in calibration.moe else op.compute_dtype

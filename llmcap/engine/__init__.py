@@ -1,0 +1,1 @@
+"""How long hardware takes: kernels, collectives, memory, transfers. No models here."""

@@ -1,0 +1,221 @@
+"""Hardware documents: devices, drives, network cards, stores, and the servers composed of them.
+
+Only datasheet and driver facts live here; how much of a peak a kernel reaches is a calibration document's business.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from llmcap.specs.base import (
+    Bytes,
+    BytesPerSecond,
+    Count,
+    Document,
+    Dollars,
+    FlopPerSecond,
+    Part,
+    PerSecond,
+    Seconds,
+    Source,
+    Watts,
+)
+from llmcap.specs.model import Dtype
+from llmcap.specs.registry import register
+
+
+class DeviceMemory(Part):
+    """High-bandwidth (or graphics) memory of one device."""
+
+    capacity: Bytes
+    """What the driver reports as total."""
+    marketing: Bytes
+    """The figure on the datasheet's front."""
+    bandwidth: BytesPerSecond
+
+
+@register("device")
+class Device(Document):
+    """One accelerator. Peaks are dense, links are per direction."""
+
+    schema_name: ClassVar[str] = "llmcap.device/1"
+
+    id: str
+    name: str
+    vendor: str
+    family: str
+    """Architecture family (hopper, blackwell, cdna3 ...), used to borrow a calibration."""
+    peaks: dict[Dtype, FlopPerSecond]
+    """Dense tensor peak per dtype; a dtype that is absent has no tensor path."""
+    compute_units: Count
+    """SMs (NVIDIA), CUs (AMD), or the nearest equivalent."""
+    memory: DeviceMemory
+    host_link: BytesPerSecond
+    """Device to host, one direction (PCIe or NVLink-C2C)."""
+    power: Watts | None = None
+    calibration: str
+    """Id of the calibration document that describes its kernels, or of the pooled one of its family."""
+    sources: tuple[Source, ...]
+    notes: str = ""
+
+    @model_validator(mode="after")
+    def _has_peak(self) -> Device:
+        if not self.peaks:
+            raise ValueError("a device needs at least one tensor peak")
+        return self
+
+
+@register("drive")
+class Drive(Document):
+    """One NVMe drive."""
+
+    schema_name: ClassVar[str] = "llmcap.drive/1"
+
+    id: str
+    name: str
+    vendor: str
+    interface: str
+    """For example 'PCIe Gen5 x4'."""
+    capacity: Bytes
+    read: BytesPerSecond
+    """Sequential read, by datasheet."""
+    write: BytesPerSecond
+    random_read: PerSecond | None = None
+    """4 KiB random reads a second."""
+    random_write: PerSecond | None = None
+    latency: Seconds | None = None
+    """Typical read latency."""
+    dwpd: float | None = Field(default=None, gt=0)
+    """Rated drive writes per day over `warranty_years`."""
+    warranty_years: float = Field(default=5, gt=0)
+    power: Watts | None = None
+    price: Dollars | None = None
+    sources: tuple[Source, ...]
+    notes: str = ""
+
+
+@register("nic")
+class Nic(Document):
+    """One network card or DPU port."""
+
+    schema_name: ClassVar[str] = "llmcap.nic/1"
+
+    id: str
+    name: str
+    vendor: str
+    bandwidth: BytesPerSecond
+    """Line rate, one direction."""
+    latency: Seconds | None = None
+    power: Watts | None = None
+    sources: tuple[Source, ...]
+    notes: str = ""
+
+
+@register("store")
+class Store(Document):
+    """A remote store (NFS over RDMA, object store) as one client server sees it, before its own network cards."""
+
+    schema_name: ClassVar[str] = "llmcap.store/1"
+
+    id: str
+    name: str
+    vendor: str = ""
+    protocol: str
+    capacity: Bytes
+    read: BytesPerSecond
+    """What the store delivers to one client server when nothing else limits it."""
+    write: BytesPerSecond | None = None
+    latency: Seconds
+    price_per_byte_month: float | None = Field(default=None, gt=0)
+    sources: tuple[Source, ...]
+    notes: str = ""
+
+
+class ScaleUp(Part):
+    """The fabric between the devices of one server."""
+
+    kind: Literal["nvswitch", "nvlink-mesh", "nvlink-pair", "infinity-fabric", "pcie", "ethernet", "none"]
+    bandwidth: BytesPerSecond
+    """Per device and direction."""
+    all_to_all: bool = True
+    """Every pair can use the whole bandwidth (switched); False for meshes and PCIe."""
+
+
+class HostMemory(Part):
+    """The DRAM of the host, all sockets together."""
+
+    capacity: Bytes
+    bandwidth: BytesPerSecond
+    """Theoretical read bandwidth of all channels."""
+    power: Watts | None = None
+    price: Dollars | None = None
+
+
+class Host(Part):
+    cpu: str
+    sockets: Count
+    dram: HostMemory
+
+
+class DriveSet(Part):
+    """Drives of one model."""
+
+    drive: str
+    count: Count
+
+
+class NicSet(Part):
+    """Network cards of one model."""
+
+    nic: str
+    count: Count
+
+
+class CustomTier(Part):
+    """A further place for KV caches, given by its plain figures (CXL memory, an appliance)."""
+
+    name: str
+    capacity: Bytes
+    read: BytesPerSecond
+    """Aggregate read bandwidth as the server sees it."""
+    write: BytesPerSecond | None = None
+    latency: Seconds
+    through: Literal["device", "host", "network"] = "host"
+    """device: straight to the devices' links; host: through host memory; network: through the network cards."""
+    power: Watts | None = None
+    price: Dollars | None = None
+
+
+@register("server")
+class Server(Document):
+    """A server as a whole: devices, their fabric, the host and the tiers that can hold KV caches."""
+
+    schema_name: ClassVar[str] = "llmcap.server/1"
+
+    id: str
+    name: str
+    vendor: str
+    hypothetical: bool = False
+    """True when no vendor sells it (said in every answer)."""
+    device: str
+    """Id of the device document."""
+    devices: Count
+    scale_up: ScaleUp
+    host: Host
+    host_link: BytesPerSecond | None = None
+    """Overrides the device's own link when the server's slots are slower or faster."""
+    nvme: DriveSet | None = None
+    nics: NicSet | None = None
+    """Network cards of the compute fabric, between servers."""
+    storage_nics: NicSet | None = None
+    """Network cards towards remote stores; the compute NICs serve when absent."""
+    store: str | None = None
+    """Id of a remote store mounted by default."""
+    tiers: tuple[CustomTier, ...] = ()
+    direct_storage: bool = False
+    """Drives and network cards reach device memory without a copy in host memory (GPUDirect)."""
+    power: Watts | None = None
+    sources: tuple[Source, ...]
+    notes: str = ""
