@@ -16,9 +16,7 @@ from llmcap.specs.base import Count, Document, Part, Source, Tokens
 from llmcap.specs.registry import register
 
 Dtype = Literal["fp32", "bf16", "fp16", "fp8", "int8", "nvfp4", "mxfp4", "int4"]
-WeightClass = Literal[
-    "embedding", "lm_head", "norm", "router", "attention", "dense", "shared_expert", "expert"
-]
+WeightClass = Literal["embedding", "lm_head", "norm", "router", "attention", "dense", "shared_expert", "expert"]
 
 
 class BlockSparse(Part):
@@ -107,7 +105,7 @@ class MultiHeadLatentAttention(Part):
 
 
 class CompressedAttention(Part):
-    """Compressed attention with a window ring (DeepSeek-V4 CSA, ratio 4, with indexer; HCA, ratio 128; 0 = window only)."""
+    """Compressed attention beside a window ring (DeepSeek-V4): CSA (ratio 4, indexer), HCA (128), 0 = window only."""
 
     kind: Literal["compressed"]
     heads: Count
@@ -146,7 +144,7 @@ class KimiDelta(Part):
 
 
 class Lightning(Part):
-    """Linear (lightning) attention (MiniMax-M1, Ling-2.5): one state of head_dim x head_dim per head, no convolution."""
+    """Lightning attention (MiniMax-M1, Ling-2.5): one state of head_dim x head_dim per head, no convolution."""
 
     kind: Literal["lightning"]
     heads: Count
@@ -232,7 +230,7 @@ class MixtureOfExperts(Part):
     router_bias: bool = False
     """A correction bias of one number per expert."""
     idle_experts: int = Field(default=0, ge=0)
-    """Experts of the router that do nothing (LongCat's zero-computation experts): they are routed to, hold no weights."""
+    """Experts that do nothing (LongCat's zero-computation experts): the router knows them, they hold no weights."""
 
     @model_validator(mode="after")
     def _top_k(self) -> MixtureOfExperts:
@@ -309,7 +307,7 @@ class Model(Document):
     parallel_blocks: bool = False
     """Mixer and feed-forward side by side on one input (Falcon, Command-R, GPT-J): one all-reduce instead of two."""
     norm_elements_per_layer: int | None = Field(default=None, ge=0)
-    """Norm weights (and biases) per layer when not one vector of hidden_size before each mixer and feed-forward block."""
+    """Norm weights and biases per layer when not one vector of hidden_size before each block."""
     mixers: dict[str, Mixer]
     ffns: dict[str, FeedForward] = Field(default_factory=dict)
     layers: tuple[Repeat, ...] = Field(min_length=1)
@@ -334,9 +332,8 @@ class Model(Document):
             ("ffn", used_ffns, set(self.ffns)),
         ):
             if missing := sorted(used - known):
-                raise ValueError(
-                    f"layers use {what} '{missing[0]}', which {what}s does not define (has: {', '.join(sorted(known)) or 'none'})"
-                )
+                has = ", ".join(sorted(known)) or "none"
+                raise ValueError(f"layers use {what} '{missing[0]}', which {what}s does not define (has: {has})")
             if idle := sorted(known - used):
                 raise ValueError(f"{what} '{idle[0]}' is defined, but no layer uses it")
         return self
