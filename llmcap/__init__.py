@@ -11,8 +11,14 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from llmcap.analyses.estimate import Estimate, estimate
-    from llmcap.errors import CapacityError, DocumentError, LlmcapError, OptionError
+    from llmcap.analyses.estimate import estimate as estimate
+    from llmcap.analyses.estimate import load_hardware as load_hardware
+    from llmcap.analyses.estimate import load_model as load_model
+    from llmcap.analyses.result import Estimate as Estimate
+    from llmcap.errors import CapacityError as CapacityError
+    from llmcap.errors import DocumentError as DocumentError
+    from llmcap.errors import LlmcapError as LlmcapError
+    from llmcap.errors import OptionError as OptionError
 
 try:
     __version__ = version("llmcap-model")
@@ -20,7 +26,7 @@ except PackageNotFoundError:  # run from a source tree without installation
     __version__ = "0.1.0"
 
 _HOMES = {
-    "Estimate": "llmcap.analyses.estimate",
+    "Estimate": "llmcap.analyses.result",
     "estimate": "llmcap.analyses.estimate",
     "load_model": "llmcap.analyses.estimate",
     "load_hardware": "llmcap.analyses.estimate",
@@ -29,7 +35,7 @@ _HOMES = {
     "DocumentError": "llmcap.errors",
     "CapacityError": "llmcap.errors",
 }
-__all__ = ["__version__", *sorted(_HOMES)]  # noqa: PLE0604
+__all__ = ["__version__", *sorted(_HOMES)]
 
 
 def __getattr__(name: str) -> Any:

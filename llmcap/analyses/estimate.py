@@ -169,7 +169,8 @@ def warnings_of(
         name = tier["tier"]
         if tier["users_held"] < inputs["sessions"]:
             said.append(
-                f"{name} holds {tier['users_held']:,} of the {inputs['sessions']:,} sessions ({format_bytes(tier['capacity_bytes'])})"
+                f"{name} holds {tier['users_held']:,} of the {inputs['sessions']:,} sessions "
+                f"({format_bytes(tier['capacity_bytes'])})"
             )
         if tier["capacity_bytes"] < tiers[0]["capacity_bytes"]:
             said.append(f"{name} is smaller than device memory: as a cache tier it adds little")
@@ -204,8 +205,8 @@ def capacity_message(setting: Setting, inputs: dict[str, Any], results: dict[str
         cures.append("--weight-dtype fp8")
     return (
         f"does not fit: weights {format_bytes(per_device)} per device and caches of {inputs['users']:,} users "
-        f"({format_bytes(results['kv_bytes_total_reserved'])} reserved) are short by {format_bytes(short)} on {devices} x "
-        f"{device.name} ({format_bytes(device.memory.capacity)} each, {setting.engine.memory_share:.0%} usable); "
+        f"({format_bytes(results['kv_bytes_total_reserved'])} reserved) are short by {format_bytes(short)} on "
+        f"{devices} x {device.name} ({format_bytes(device.memory.capacity)} each, {setting.engine.memory_share:.0%} usable); "
         f"what would fit: {'; '.join(cures)}"
     )
 

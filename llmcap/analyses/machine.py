@@ -92,7 +92,9 @@ def compose(options: Options, engine: Engine, transfers: Transfers) -> Machine:
     devices = options.devices or server.devices
     servers = math.ceil(devices / server.devices)
 
-    nic_name, nic_count = _pair("nic", options.nic, options.nics, server.nics and (server.nics.nic, server.nics.count))
+    nic_name, nic_count = _pair(
+        "nic", options.nic, options.nics, (server.nics.nic, server.nics.count) if server.nics else None
+    )
     nic_bandwidth = None
     if nic_name is not None:
         nic = _part(load_as(Nic, "nic", nic_name), documents)
@@ -140,7 +142,7 @@ def _tiers(
     bounce = () if server.direct_storage else (host(2.0),)
     found = [Tier("dram", dram_capacity * servers, (host(1.0),), reloads.host, 0.0)]
     drive_name, drive_count = _pair(
-        "drive", options.drive, options.drives, server.nvme and (server.nvme.drive, server.nvme.count)
+        "drive", options.drive, options.drives, (server.nvme.drive, server.nvme.count) if server.nvme else None
     )
     if drive_name is not None:
         drive = _part(load_as(Drive, "drive", drive_name), documents)

@@ -76,7 +76,7 @@ class MemoryModel:
         return self._reserved(tokens, self.setting.parallelism)
 
     def moved_per_user(self, tokens: Value) -> Array:
-        """What a reload of `tokens` tokens moves, one copy: the logical state, or under all-full the whole blocks. [B]"""
+        """What a reload of `tokens` tokens moves: the logical state, or under all-full one copy of the blocks. [B]"""
         if self.setting.options.kv_policy == "all-full":
             return self._reserved(tokens, Parallelism())
         return self.per_user(tokens)

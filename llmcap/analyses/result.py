@@ -72,8 +72,10 @@ def plain(name: str, value: Any) -> Any:
 
 
 #: Columns that count bytes, users or tokens.
-_WHOLE = ("kv_bytes", "weight_bytes", "hbm_free", "max_users", "users", "capacity", "context", "cached", "output_tokens",
-          "break_even_tokens", "sessions", "recompute_tokens", "read_bytes_per_s")  # fmt: skip
+_WHOLE = (
+    "kv_bytes", "weight_bytes", "hbm_free", "max_users", "users", "sessions", "capacity", "context", "cached",
+    "output_tokens", "break_even_tokens", "read_bytes_per_s",
+)  # fmt: skip
 
 
 def winner(wins: Any, fits: Any) -> str | None:

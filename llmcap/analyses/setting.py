@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import cast
 
 from llmcap.analyses.machine import Machine, compose
 from llmcap.analyses.options import Options
@@ -20,12 +19,12 @@ from llmcap.errors import OptionError, did_you_mean
 from llmcap.specs.assumptions import Assumptions, Statement
 from llmcap.specs.calibration import CalibrationDocument
 from llmcap.specs.engine import Engine
-from llmcap.specs.model import Model
+from llmcap.specs.model import Dtype, Model, WeightClass
 from llmcap.specs.registry import Loaded, load_as
 from llmcap.specs.transfers import Transfers
 
 #: Classes of weights that quantised checkpoints usually leave in bf16.
-_KEPT_WIDE = ("embedding", "lm_head", "norm", "router")
+_KEPT_WIDE: tuple[WeightClass, ...] = ("embedding", "lm_head", "norm", "router")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +120,7 @@ def model_and_digest(name: str) -> tuple[Model, tuple[str, str]]:
         from llmcap.specs.loader import sha256_of
 
         file = path / "config.json" if path.is_dir() else path
-        model = cast(Model, load_config(file))
+        model = load_config(file)
         return model, (model.id, sha256_of(file))
     loaded: Loaded[Model] = load_as(Model, "model", name)
     return loaded.document, (loaded.document.id, loaded.sha256)
@@ -134,7 +133,8 @@ def _check_scope(assumptions: Assumptions, model: Model, machine: Machine) -> No
     ):
         if allowed and identity not in allowed:
             raise OptionError(
-                "--assumptions", f"'{assumptions.id}' is defined for the {what} {' or '.join(allowed)}, not for '{identity}'",
+                "--assumptions",
+                f"'{assumptions.id}' is defined for the {what} {' or '.join(allowed)}, not for '{identity}'",
                 f"choose another {option}, or --assumptions calibrated",
             )  # fmt: skip
 
@@ -208,7 +208,8 @@ def _weights(options: Options, model: Model) -> WeightDtypes:
     if options.weight_dtype is not None and options.weight_dtype not in NARROW:
         by_class = {}  # asked for wide weights: nothing stays narrow
     elif default in NARROW:
-        by_class = {**dict.fromkeys(_KEPT_WIDE, "bf16"), **by_class}  # type: ignore[dict-item]
+        kept: dict[WeightClass, Dtype] = dict.fromkeys(_KEPT_WIDE, "bf16")
+        by_class = {**kept, **by_class}
     return WeightDtypes(default, tuple(sorted(by_class.items())), model.int4_group)
 
 

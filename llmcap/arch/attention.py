@@ -38,8 +38,8 @@ def attended_pairs(new: ArrayLike, cached: ArrayLike, scope: Scope = "full", win
 
     Examples
     --------
-    >>> float(attended_pairs(3, 2)), float(attended_pairs(3, 2, "sliding", 2)), float(attended_pairs(3, 2, "chunked", 4))
-    (12.0, 6.0, 8.0)
+    >>> [float(attended_pairs(3, 2, scope, 4)) for scope in ("full", "sliding", "chunked")]
+    [12.0, 11.0, 8.0]
     """
     p = np.asarray(cached, dtype=np.float64)
     end = p + np.asarray(new, dtype=np.float64)
@@ -201,7 +201,8 @@ def compressed_part(name: str, a: CompressedAttention, hidden: int) -> LayerPart
         matrices.append(Matrix("compressor", hidden, ((2 * overlap * d, 1),), "attention", "none"))
         vectors += a.ratio * overlap * d + d
         states.append(StateTerm(kind, d, "kv", 1, stride=a.ratio, record_bytes=584.0 if d == 512 else None))
-        states.append(StateTerm("compressor", (2 * a.ratio if overlap == 2 else a.ratio) * 2 * overlap * d, "fp32", 1, constant=True))
+        held = (2 * a.ratio if overlap == 2 else a.ratio) * 2 * overlap * d
+        states.append(StateTerm("compressor", held, "fp32", 1, constant=True))
     work.append(
         AttentionWork(
             kind, a.heads, d, d, d, 1,
@@ -217,12 +218,8 @@ def compressed_part(name: str, a: CompressedAttention, hidden: int) -> LayerPart
         ]
         vectors += a.ratio * overlap * index.head_dim + index.head_dim
         states.append(StateTerm("index keys", index.head_dim, "index", 1, stride=a.ratio))
-        states.append(
-            StateTerm("compressor", 2 * a.ratio * 2 * overlap * index.head_dim, "fp32", 1, constant=True)
-        )
+        states.append(StateTerm("compressor", 2 * a.ratio * 2 * overlap * index.head_dim, "fp32", 1, constant=True))
         work.append(
             AttentionWork("index", index.heads, index.head_dim, 0, index.head_dim, 1, stride=a.ratio, role="index")
         )
-    return LayerPart(
-        name, kind, tuple(matrices), vectors, tuple(states), tuple(work), elementwise=4 * a.heads * d
-    )
+    return LayerPart(name, kind, tuple(matrices), vectors, tuple(states), tuple(work), elementwise=4 * a.heads * d)

@@ -7,7 +7,7 @@ follow from them, so a new family needs one translation and nothing else.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 Scope = Literal["full", "sliding", "chunked"]
@@ -165,8 +165,5 @@ class LayerPart:
     experts: ExpertWork | None = None
     expert_vectors: int = 0
     """Parameters outside matrices that belong to routed experts (biases)."""
-    decode_matrices: tuple[Matrix, ...] | None = None
-    """Matrices a token meets in decode where they differ from prefill's (absorbed MLA)."""
     elementwise: int = 0
     """Elements read or written per token between the matrices (norms, activations, rotary), for memory traffic."""
-    notes: tuple[str, ...] = field(default=())

@@ -11,12 +11,17 @@ from llmcap.specs.model import GatedDelta, KimiDelta, Lightning, LinearMixer, Ma
 
 
 def gated_delta_part(name: str, a: GatedDelta, hidden: int) -> LayerPart:
-    """Gated DeltaNet (Qwen3-Next): q, k of key heads, v and gate z of value heads, one beta and one decay per value head."""
+    """Gated DeltaNet (Qwen3-Next): q, k of key heads; v, gate, beta and decay of value heads."""
     key, value = a.key_heads * a.key_dim, a.value_heads * a.value_dim
     conv = 2 * key + value
     state = a.value_heads * a.value_dim * a.key_dim
     matrices = (
-        Matrix("in_proj", hidden, ((2 * key, a.key_heads), (2 * value + 2 * a.value_heads, a.value_heads)), "attention"),
+        Matrix(
+            "in_proj",
+            hidden,
+            ((2 * key, a.key_heads), (2 * (value + a.value_heads), a.value_heads)),
+            "attention",
+        ),
         Matrix("out_proj", value, ((hidden, 0),), "attention", "row", a.value_heads),
     )
     return LayerPart(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -77,7 +78,7 @@ def state_bytes(structure: Structure, tokens: ArrayLike, kv_dtype: str) -> Array
 
     Examples
     --------
-    Llama 4 Maverick in fp8 keeps 2 x 8 x 128 x (12 x 1,001,000 + 36 x 8,192) = 25,204,359,168 bytes for 1,001,000 tokens.
+    Llama 4 Maverick in fp8 at 1,001,000 tokens: 2 x 8 x 128 x (12 x 1,001,000 + 36 x 8,192) = 25,204,555,776 bytes.
     """
     t = np.asarray(tokens, dtype=np.float64)
     total = np.zeros_like(t)
@@ -154,34 +155,42 @@ def reserved_bytes(
     return total
 
 
+@dataclass(frozen=True, slots=True)
+class KindBytes:
+    """One sequence's state of one layer kind."""
+
+    kind: str
+    layers: int
+    bytes: float
+    """Logical. [B]"""
+    bytes_reserved: float
+    """[B]"""
+    constant: bool
+    """Kept once per sequence, whatever its length."""
+
+
 def bytes_by_kind(
     structure: Structure, tokens: int, kv_dtype: str, parallelism: Parallelism, *, policy: str, block: int
-) -> list[dict[str, object]]:
-    """One sequence's state per layer kind: layers, logical and reserved bytes, whether it grows."""
-    rows: dict[tuple[str, bool], dict[str, object]] = {}
-    for part, layers in structure.mixers:
-        for term in part.states:
-            alone = _only(structure, part.name, term, layers)
-            row = rows.setdefault(
-                (term.kind, term.constant),
-                {"kind": term.kind, "layers": 0, "bytes": 0.0, "bytes_reserved": 0.0, "constant": term.constant, "_parts": set()},
+) -> list[KindBytes]:
+    """One sequence's state per layer kind, growing and constant parts apart; the bytes add up to `state_bytes`.
+
+    Parameters are those of `state_bytes` and `reserved_bytes`.
+    """
+    kinds = dict.fromkeys((t.kind, t.constant) for part, _ in structure.mixers for t in part.states)
+    found = []
+    for kind, constant in kinds:
+        chosen = tuple(
+            (replace(part, states=tuple(t for t in part.states if (t.kind, t.constant) == (kind, constant))), layers)
+            for part, layers in structure.mixers
+        )
+        alone = replace(structure, mixers=tuple((part, layers) for part, layers in chosen if part.states))
+        found.append(
+            KindBytes(
+                kind,
+                sum(layers for _, layers in alone.mixers),
+                float(state_bytes(alone, tokens, kv_dtype)),
+                float(reserved_bytes(alone, tokens, kv_dtype, parallelism, policy=policy, block=block)),
+                constant,
             )
-            names = row["_parts"]
-            assert isinstance(names, set)
-            if part.name not in names:
-                names.add(part.name)
-                row["layers"] = int(row["layers"]) + layers  # type: ignore[call-overload]
-            row["bytes"] = float(row["bytes"]) + float(state_bytes(alone, tokens, kv_dtype))  # type: ignore[arg-type]
-            row["bytes_reserved"] = float(row["bytes_reserved"]) + float(  # type: ignore[arg-type]
-                reserved_bytes(alone, tokens, kv_dtype, parallelism, policy=policy, block=block)
-            )
-    for row in rows.values():
-        del row["_parts"]
-    return list(rows.values())
-
-
-def _only(structure: Structure, name: str, term: StateTerm, layers: int) -> Structure:
-    from dataclasses import replace
-
-    part = next(p for p, _ in structure.mixers if p.name == name)
-    return replace(structure, mixers=((replace(part, states=(term,)), layers),))
+        )
+    return found

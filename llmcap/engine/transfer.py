@@ -1,4 +1,4 @@
-"""Moving a cached state from a tier into device memory: path bandwidth, reload time, and the best split with compute."""
+"""Moving a cached state from a tier into device memory: path rate, reload time, and the best split with compute."""
 
 from __future__ import annotations
 

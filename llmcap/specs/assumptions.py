@@ -73,7 +73,7 @@ class Assumptions(Document):
     id: str
     name: str
     times: Literal["calibrated", "roofline"]
-    """calibrated: fitted kernels and engine overheads, one after another; roofline: constant shares of peaks, overlapped."""
+    """calibrated: fitted kernels and engine overheads in turn; roofline: constant shares of peaks, overlapped."""
     roofline: Roofline = Roofline()
     deviations: Deviations = Deviations()
     scales: Scales = Scales()
