@@ -1,0 +1,84 @@
+"""`llmcap estimate`: one question answered, or a table of them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from llmcap.cli.options import Format, OutputFile, chosen_format, help_of, with_case_options
+from llmcap.cli.output import write_file, write_text
+
+if TYPE_CHECKING:
+    from llmcap.analyses.result import Estimate
+
+CasesFile = Annotated[
+    Path | None, typer.Option("--cases", metavar="FILE", help=help_of("cases"), rich_help_panel="Output")
+]
+PlotFile = Annotated[
+    Path | None, typer.Option("--plot", metavar="FILE", help=help_of("plot"), rich_help_panel="Output")
+]
+
+
+@with_case_options()
+def estimate(
+    given: dict[str, Any],
+    form: Format = None,
+    output: OutputFile = None,
+    cases: CasesFile = None,
+    plot: PlotFile = None,
+) -> None:
+    """Time to first token, KV cache, memory, and reload against recompute for each tier.
+
+    Exit status 4 when the active users do not fit device memory; the answer then says what is short and what would
+    fit.
+    """
+    if cases is not None:
+        _table_of_cases(given, form, output, cases, plot)
+        return
+    chosen = chosen_format(form)
+    from llmcap.analyses.estimate import estimate as ask
+
+    answer = ask(**given)
+    write_text(_rendered(answer, chosen, to_file=output is not None), output)
+    if plot is not None:
+        from llmcap.report.figures import plot_estimate
+
+        write_file(plot, lambda path: plot_estimate(answer, path))
+        print(f"figure in {plot}", file=sys.stderr)
+    if not answer.fits:
+        # A person at a terminal has just read the details on the page.
+        told = chosen == "table" and output is None and sys.stdout.isatty()
+        print(f"Error: {'does not fit device memory, see above' if told else answer.warnings[-1]}", file=sys.stderr)
+        raise typer.Exit(4)
+
+
+def _rendered(answer: Estimate, form: str, *, to_file: bool) -> str:
+    if form == "table":
+        from llmcap.report.page import estimate_page, terminal
+
+        return estimate_page(answer, terminal(None if to_file else sys.stdout))
+    from llmcap.report.tables import csv_text, json_text
+
+    if form == "json":
+        return json_text(answer.to_dict())
+    if form == "csv":
+        return csv_text(answer.rows())
+    from llmcap.report.markdown import estimate_markdown
+
+    return estimate_markdown(answer)
+
+
+def _table_of_cases(
+    given: dict[str, Any], form: str | None, output: Path | None, cases: Path, plot: Path | None
+) -> None:
+    from llmcap.analyses.cases import evaluate_cases, read_cases
+    from llmcap.errors import OptionError
+    from llmcap.report.tables import rows_text
+
+    if plot is not None:
+        raise OptionError("--plot", "draws one case, not a table of cases", "leave out --cases, or plot a sweep")
+    chosen = chosen_format(form, default="csv")
+    write_text(rows_text(evaluate_cases(read_cases(cases), given, file=str(cases)), chosen), output)

@@ -1,0 +1,135 @@
+"""Options that several commands share. Values stay text here; llmcap.analyses.options reads them."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from llmcap.errors import OptionError, did_you_mean, printable
+from llmcap.glossary import GLOSSARY
+
+FORMATS: Final = ("table", "json", "csv", "md")
+
+#: option -> (placeholder, panel of the help)
+_CASE: Final[dict[str, tuple[str, str]]] = {
+    **dict.fromkeys(("model", "hardware"), ("ID|FILE", "What runs where")),
+    **dict.fromkeys(("users", "context", "output_tokens", "cached_tokens", "sessions"), ("N", "Load")),
+    **dict.fromkeys(("weight_dtype", "activation_dtype", "kv_dtype"), ("DTYPE", "Formats and policy")),
+    "attention_dtype": ("DTYPE", "Formats and policy"),
+    "kv_policy": ("hybrid|all-full", "Formats and policy"),
+    "assumptions": ("ID|FILE", "Formats and policy"),
+    "engine": ("ID|FILE", "Formats and policy"),
+    "chunk_tokens": ("N", "Formats and policy"),
+    **dict.fromkeys(("devices", "tp", "pp", "dp", "ep", "cp"), ("N", "Parallelism")),
+    "drive": ("ID|FILE", "Parts of the server"),
+    "drives": ("N", "Parts of the server"),
+    "dram": ("SIZE", "Parts of the server"),
+    "nic": ("ID|FILE", "Parts of the server"),
+    "nics": ("N", "Parts of the server"),
+    "store": ("ID|FILE", "Parts of the server"),
+}  # fmt: skip
+CASE_OPTIONS: Final = tuple(_CASE)
+_DEFAULTS: Final = {
+    "model": "llama-4-maverick", "hardware": "dgx-b200", "users": "1", "context": "1M", "output_tokens": "1000",
+    "cached_tokens": "0", "kv_policy": "hybrid", "assumptions": "calibrated", "engine": "vllm",
+}  # fmt: skip
+_LISTS: Final = "; counts may be written 1M, 128Ki or 250k"
+
+
+def help_of(name: str) -> str:
+    """Help of an option, from the glossary, with its default."""
+    text = GLOSSARY[name].text
+    if name == "context":
+        text += _LISTS
+    default = f" (default: {_DEFAULTS[name]})" if name in _DEFAULTS else ""
+    return f"{text[:1].upper()}{text[1:]}{default}."
+
+
+def case_option(name: str, help_text: str | None = None) -> Any:
+    """Annotated type of one option of a case."""
+    metavar, panel = _CASE[name]
+    flag = "--" + name.replace("_", "-")
+    option = typer.Option(flag, metavar=metavar, help=help_text or help_of(name), rich_help_panel=panel)
+    return Annotated[str | None, option]
+
+
+Format = Annotated[
+    str | None, typer.Option("--format", metavar="|".join(FORMATS), help=help_of("format"), rich_help_panel="Output")
+]
+OutputFile = Annotated[
+    Path | None, typer.Option("--output", "-o", metavar="FILE", help=help_of("output"), rich_help_panel="Output")
+]
+
+
+def with_case_options(
+    *, leave_out: Iterable[str] = (), helps: dict[str, str] | None = None
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Decorator that adds the options of a case to a command.
+
+    The command's first parameter receives those that were given, as keywords of `llmcap.estimate`: a dict of texts.
+
+    Parameters
+    ----------
+    leave_out : iterable of str
+        Options that make no sense for the command.
+    helps : dict, optional
+        Other help for some options ("comma list of counts").
+    """
+    left_out = set(leave_out)
+    names = [name for name in CASE_OPTIONS if name not in left_out]
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        signature = inspect.signature(command, eval_str=True)
+        own = list(signature.parameters.values())[1:]
+        shared = [
+            inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=None,
+                annotation=case_option(name, (helps or {}).get(name)),
+            )
+            for name in names
+        ]
+
+        @functools.wraps(command)
+        def wrapper(**values: Any) -> None:
+            given = {name: values.pop(name) for name in names}
+            command({name: value for name, value in given.items() if value is not None}, **values)
+
+        parameters = [
+            *(p for p in own if _is_argument(p)),
+            *(p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in shared),
+            *(p for p in own if not _is_argument(p)),
+        ]
+        parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
+        wrapper.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        wrapper.__annotations__ = {p.name: p.annotation for p in parameters} | {"return": None}
+        del wrapper.__wrapped__
+        return wrapper
+
+    return decorate
+
+
+def _is_argument(parameter: inspect.Parameter) -> bool:
+    return any(type(m).__name__ == "ArgumentInfo" for m in getattr(parameter.annotation, "__metadata__", ()))
+
+
+def chosen_format(value: str | None, default: str = "table", allowed: tuple[str, ...] = FORMATS) -> str:
+    """The output format asked for.
+
+    Raises
+    ------
+    OptionError
+    """
+    if value is None:
+        return default
+    plain = value.strip().lower()
+    if plain not in allowed:
+        hint = f"{did_you_mean(plain, allowed)} One of {', '.join(allowed)}".strip()
+        raise OptionError("--format", f"'{printable(value, 40)}' is not a format of this command", hint)
+    return plain

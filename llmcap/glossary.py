@@ -1,0 +1,199 @@
+"""Every option and column: its unit, what it means, and its name on an axis. One table for help, docs and figures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What a name stands for."""
+
+    unit: str
+    """Unit of the value; empty for names, words and yes or no."""
+    text: str
+    """One sentence, without the final stop."""
+    label: str
+    """Short name for an axis or a column head, without the unit."""
+
+    @property
+    def axis(self) -> str:
+        """Label with the unit in brackets."""
+        return f"{self.label} [{self.unit}]" if self.unit else self.label
+
+
+def _table(*rows: tuple[str, str, str, str]) -> dict[str, Entry]:
+    return {name: Entry(unit, text, label) for name, unit, label, text in rows}
+
+
+#: Options of a question, named as in the Python calls; the command spells them with dashes.
+OPTIONS: Final = _table(
+    ("model", "", "model", "the model: an id, a Hugging Face id, a YAML document, or a config.json or its folder"),
+    ("hardware", "", "hardware", "the server: an id or a YAML document"),
+    (
+        "devices",
+        "devices",
+        "devices",
+        "accelerators in use; more than a server holds joins servers by their NICs (default: all of one server)",
+    ),
+    ("tp", "devices", "TP", "tensor parallelism (default: the largest that divides devices and query heads)"),
+    ("pp", "stages", "PP", "pipeline parallelism (default: 1)"),
+    (
+        "dp",
+        "replicas",
+        "DP",
+        "data parallelism: replicas over which the users are spread (default: devices / (tp x pp x cp))",
+    ),
+    ("ep", "devices", "EP", "expert parallelism over the tp x dp devices (default: 1)"),
+    ("cp", "devices", "CP", "context parallelism of the prefill (default: 1)"),
+    ("users", "users", "users", "users active at once, all arriving together"),
+    ("context", "tokens", "context", "prompt of each user, cached tokens included (ISL)"),
+    ("output_tokens", "tokens", "output", "tokens generated for each user (OSL)"),
+    (
+        "cached_tokens",
+        "tokens",
+        "cached prefix",
+        "first tokens of each context that are cached already; fewer than the context",
+    ),
+    ("sessions", "sessions", "sessions", "caches kept in all, of which `users` are active (default: users)"),
+    ("weight_dtype", "", "weights", "dtype of the weights (default: the model's own)"),
+    (
+        "activation_dtype",
+        "",
+        "activations",
+        "dtype of activations and matrix products (default: the weights' where the device has a peak, else bf16)",
+    ),
+    ("kv_dtype", "", "KV cache", "dtype of the KV cache (default: fp8 for weights of 8 bits or fewer, else bf16)"),
+    (
+        "attention_dtype",
+        "",
+        "attention",
+        "dtype of the attention products (default: the KV cache's where the device has a peak, else bf16)",
+    ),
+    (
+        "kv_policy",
+        "",
+        "KV policy",
+        "what local layers keep: only their window or chunk (hybrid), or the whole context (all-full)",
+    ),
+    ("assumptions", "", "assumptions", "how optimistic to be: ideal, calibrated, as-published, or a YAML document"),
+    ("engine", "", "engine", "serving engine whose memory and reload behaviour is assumed"),
+    ("chunk_tokens", "tokens", "chunk", "tokens per prefill step (default: the engine's)"),
+    ("drive", "", "drive", "other NVMe drives for the server: an id or a YAML document"),
+    ("drives", "drives", "drives", "number of NVMe drives in each server"),
+    ("dram", "B", "DRAM", "host memory of each server that holds caches, such as '2 TB'"),
+    ("nic", "", "NIC", "other network cards for the server: an id or a YAML document"),
+    ("nics", "cards", "NICs", "number of network cards in each server"),
+    ("store", "", "store", "a remote store that the server mounts (adds the tier remote): an id or a YAML document"),
+)
+
+#: Options of the command alone.
+OUTPUT_OPTIONS: Final = _table(
+    ("format", "", "format", "form of the answer: table for people, json, csv or md for programs and documents"),
+    ("output", "", "file", "write here instead of to the terminal; the file appears whole or not at all"),
+    (
+        "cases",
+        "",
+        "cases",
+        "CSV file of cases, one a row, columns named as the options; rows out are one per case and tier",
+    ),
+    ("plot", "", "figure", "also write a figure of prefill and reload time against context (png, svg or pdf)"),
+)
+
+#: Columns of inputs, beside the options of the same name.
+INPUTS: Final = _table(
+    ("context_tokens", "tokens", "context", "prompt of each user, cached tokens included"),
+)
+
+#: Columns of results.
+RESULTS: Final = _table(
+    ("prefill_s", "s", "prefill time", "until the last user's prompt is processed"),
+    (
+        "ttft_s",
+        "s",
+        "time to first token",
+        "time to first token of the last user, all arriving together and served first come first served",
+    ),
+    ("ttft_low_s", "s", "TTFT, low", "lower end of the band of ttft_s; empty under ideal and as-published"),
+    ("ttft_high_s", "s", "TTFT, high", "upper end of the band of ttft_s; empty under ideal and as-published"),
+    ("ttft_mean_s", "s", "mean TTFT", "time to first token, mean over the users"),
+    ("tpot_s", "s", "time per output token", "mean time between output tokens of one user with all users decoding"),
+    ("e2el_s", "s", "end-to-end latency", "ttft_s + (output - 1) tpot_s, the sum of the phases"),
+    ("output_tok_per_s", "tokens/s", "output rate", "users x output tokens / e2el_s"),
+    (
+        "kv_bytes_per_token",
+        "B",
+        "KV per token",
+        "marginal state of one more token of one user at context + output tokens, one copy",
+    ),
+    (
+        "kv_bytes_per_user",
+        "B",
+        "KV per user",
+        "state of one user at context + output tokens, one copy over all devices",
+    ),
+    ("kv_bytes_total", "B", "KV cache", "state of all active users, one copy over all devices"),
+    (
+        "kv_bytes_total_reserved",
+        "B",
+        "KV reserved",
+        "what the engine sets aside for the active users: policy, block rounding and TP copies included",
+    ),
+    ("weight_bytes", "B", "weights", "one copy of all weights"),
+    ("weight_bytes_per_device", "B", "weights per device", "weights on the fullest device"),
+    (
+        "hbm_free_bytes",
+        "B",
+        "free HBM",
+        "over all devices, after weights, activations, engine reserve and these users' KV; negative when short",
+    ),
+    ("max_users_hbm", "users", "users in HBM", "users of this length whose caches device memory holds"),
+    ("fits", "", "fits", "whether the active users fit device memory; if not, no time is given"),
+    (
+        "limit",
+        "",
+        "limit",
+        "largest share of e2el_s: compute, memory, network or overhead; capacity when it does not fit",
+    ),
+    ("mfu", "1", "MFU", "prefill FLOP over what all devices could do at the peak of each operator's dtype"),
+    ("mbu", "1", "MBU", "decode bytes over what the memories of all devices could move"),
+)
+
+#: Columns of tiers; P is the reusable prefix, the cached tokens if any, else the whole context.
+TIERS: Final = _table(
+    ("tier", "", "tier", "place that keeps KV caches"),
+    ("capacity_bytes", "B", "capacity", "of the whole tier, all servers in use"),
+    ("read_bytes_per_s", "B/s", "read bandwidth", "nominal, over the narrowest hop to the devices in use"),
+    ("effective_read_bytes_per_s", "B/s", "effective read bandwidth", "after block sizes, protocols and software"),
+    ("users_held", "users", "users held", "caches of this length that the tier holds, alone"),
+    ("reload_s", "s", "reload time", "transfer of P of all users"),
+    ("ttft_reload_s", "s", "TTFT with reload", "reload_s and the prefill of the remaining tokens on top of P"),
+    ("ttft_overlap_s", "s", "TTFT, overlapped", "load and remaining prefill overlapped layer by layer"),
+    ("ttft_hybrid_s", "s", "TTFT, hybrid", "best split of P into a part computed while the rest is loaded"),
+    ("recompute_s", "s", "recompute time", "prefill of the whole context of all users with nothing cached"),
+    ("speedup", "1", "speedup", "recompute_s / ttft_reload_s"),
+    ("winner", "", "winner", "reload or recompute, whichever gives the first token sooner"),
+    ("break_even_bytes_per_s", "B/s", "break-even bandwidth", "rate above which reloading P beats computing it"),
+    ("break_even_tokens", "tokens", "break-even context", "smallest P from which reloading from this tier wins"),
+)
+
+OTHER: Final = _table(
+    ("time_s", "s", "time", "duration of a phase or an operator"),
+    ("parameters_total", "parameters", "parameters", "all parameters of the text model"),
+    ("parameters_active", "parameters", "active parameters", "parameters that one token meets"),
+    ("bytes_total", "B", "bytes", "everything kept for one user: growing caches, index keys and constant states"),
+    ("bytes_reserved", "B", "reserved", "what an engine sets aside for it: policy, blocks, padding and TP copies"),
+    ("bytes_constant", "B", "constant", "the part that does not grow with the context"),
+)
+
+GLOSSARY: Final[dict[str, Entry]] = {**OPTIONS, **OUTPUT_OPTIONS, **INPUTS, **RESULTS, **TIERS, **OTHER}
+
+
+def entry(name: str) -> Entry:
+    """The entry of an option or column, dashes and case forgiven.
+
+    >>> entry("cached-tokens").axis
+    'cached prefix [tokens]'
+    """
+    return GLOSSARY[name.strip().lower().replace("-", "_")]

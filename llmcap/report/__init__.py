@@ -1,0 +1,1 @@
+"""Answers as people and programs take them; knows columns and units, not models."""

@@ -1,0 +1,132 @@
+"""An estimate in sentences and formatted cells, for the terminal page and for Markdown alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from llmcap.analyses.result import Estimate
+from llmcap.units import format_bytes, format_count, format_rate, format_seconds
+
+NONE: Final = "-"
+RELOAD_LOSES: Final = "recompute"
+
+
+def seconds(value: float | None) -> str:
+    """A time, or a dash where there is none."""
+    return NONE if value is None else format_seconds(value)
+
+
+def question(answer: Estimate) -> str:
+    """What was asked: load and layout in one line."""
+    i = answer.inputs
+    cached = f", {format_count(i['cached_tokens'])} of them cached" if i["cached_tokens"] else ""
+    return (
+        f"{plural(i['users'], 'user')} x {format_count(i['context_tokens'])} tokens in{cached}, "
+        f"{format_count(i['output_tokens'])} out"
+    )
+
+
+def layout(answer: Estimate) -> str:
+    """Devices, parallelism and dtypes in one line."""
+    i = answer.inputs
+    degrees = [f"{name}{i[name]}" for name in ("tp", "pp", "dp", "ep", "cp") if i[name] > 1]
+    widths = (
+        f"weights {i['weight_dtype']}, activations {i['activation_dtype']}, KV {i['kv_dtype']}, "
+        f"attention {i['attention_dtype']}"
+    )
+    same = {i["weight_dtype"], i["activation_dtype"], i["kv_dtype"], i["attention_dtype"]}
+    shown = f"{i['weight_dtype']} throughout" if len(same) == 1 else widths
+    policy = "" if i["kv_policy"] == "hybrid" else f", KV policy {i['kv_policy']}"
+    return f"{i['devices']} x {answer.setting.machine.device.name} {' '.join(degrees)}, {shown}{policy}".replace(
+        "  ", " "
+    )
+
+
+def headline(answer: Estimate) -> list[str]:
+    """The answer in one to three sentences."""
+    r, i = answer.results, answer.inputs
+    cache = f"KV cache {format_bytes(r['kv_bytes_total'])}"
+    if i["users"] > 1:
+        cache += f" ({format_bytes(r['kv_bytes_per_user'])} a user)"
+    if not answer.fits:
+        return [f"Does not fit: short by {format_bytes(-r['hbm_free_bytes'])}. {cache}."]
+    band = ""
+    if r["ttft_low_s"] is not None and r["ttft_high_s"] is not None:
+        band = f" ({format_seconds(r['ttft_low_s'])} to {format_seconds(r['ttft_high_s'])})"
+    who = "First token" if i["users"] == 1 else f"Last of {i['users']:,} first tokens"
+    mean = "" if i["users"] == 1 else f", mean {format_seconds(r['ttft_mean_s'])}"
+    return [f"{who} after {format_seconds(r['ttft_s'])}{band}{mean}. {cache}.", *_verdict(answer)]
+
+
+def _verdict(answer: Estimate) -> list[str]:
+    offload = answer.tiers[1:]
+    won = [t for t in offload if t["winner"] == "reload"]
+    lost = [t for t in offload if t["winner"] == RELOAD_LOSES]
+    found = []
+    if won:
+        times = ", ".join(f"{t['tier']} {seconds(t['ttft_reload_s'])} ({speedup(t)})" for t in won)
+        found.append(f"Reload beats recompute ({seconds(won[0]['recompute_s'])}): {times}.")
+    if lost:
+        times = ", ".join(f"{t['tier']} {seconds(t['ttft_reload_s'])}" for t in lost)
+        found.append(f"Recompute ({seconds(lost[0]['recompute_s'])}) beats reload from {times}.")
+    return found
+
+
+def speedup(tier: Mapping[str, Any]) -> str:
+    """How many times sooner, such as '305x'."""
+    value = tier["speedup"]
+    if value is None:
+        return NONE
+    return f"{value:,.0f}x" if value >= 10 else f"{value:.2g}x" if value >= 1 else f"{value:.1g}x"
+
+
+def rate(tier: Mapping[str, Any]) -> str:
+    """Effective read bandwidth."""
+    return format_rate(tier["effective_read_bytes_per_s"], "B/s")
+
+
+def break_even(tier: Mapping[str, Any]) -> str:
+    """Context from which reloading wins, in tokens."""
+    if tier["tier"] == "hbm" or tier["winner"] is None:
+        return NONE
+    tokens = tier["break_even_tokens"]
+    return "never" if tokens is None else f"{tokens:,}"
+
+
+def break_even_sentence(answer: Estimate) -> str:
+    """The bandwidth above which reloading wins."""
+    value = next((t["break_even_bytes_per_s"] for t in answer.tiers[1:]), None)
+    if value is None:
+        return ""
+    return f"Break-even: a tier must deliver {format_rate(value, 'B/s')} for reload to beat recompute."
+
+
+def decode_facts(answer: Estimate) -> list[tuple[str, str]]:
+    """(what, how much) of the decode and the whole run."""
+    r = answer.results
+    facts = []
+    if r["tpot_s"] is not None:
+        per_user = format_rate(1.0 / r["tpot_s"], "tokens/s")
+        facts.append(("time per output token", f"{seconds(r['tpot_s'])} ({per_user} a user)"))
+    facts.append(("output rate", f"{format_rate(r['output_tok_per_s'], 'tokens/s')} over the whole run"))
+    used = [f"MFU {r['mfu']:.0%} in prefill"] if r["mfu"] is not None else []
+    used += [f"MBU {r['mbu']:.0%} in decode"] if r["mbu"] is not None else []
+    facts.append(("limit", f"{r['limit']}; {', '.join(used)}"))
+    return facts
+
+
+def plural(count: int, noun: str) -> str:
+    """'1 user', '10 users'."""
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
+
+
+def assumption_lines(answer: Estimate) -> list[tuple[str, str]]:
+    """(name, sentence with its bias) of each assumption."""
+    return [(a["name"], f"{a['text']} Bias: {a['bias']}.") for a in answer.assumptions]
+
+
+def provenance_line(answer: Estimate) -> str:
+    """Version and documents, each with the beginning of its digest."""
+    documents = ", ".join(f"{d['id']} {d['sha256'][:7]}" for d in answer.provenance["specs"])
+    return f"llmcap {answer.provenance['version']}; {documents}"
