@@ -42,6 +42,7 @@ KINDS: Final[dict[str, Kind]] = {
     "transfers": Kind("hardware/transfers", "--transfers", "llmcap.specs.transfers"),
     "engine": Kind("engines", "--engine", "llmcap.specs.engine"),
     "assumptions": Kind("assumptions", "--assumptions", "llmcap.specs.assumptions"),
+    "claims": Kind("measurements/claims", "--suite", "llmcap.specs.claims"),
     "scenario": Kind("scenarios", "SCENARIO", "llmcap.specs.scenario"),
 }
 
