@@ -44,6 +44,11 @@ class Options:
     nic: str | None = None
     nics: int | None = None
     store: str | None = None
+    tiers: tuple[str, ...] = ()
+    """Further places for caches, each written name:capacity:bandwidth."""
+    storage_path: str | None = None
+    transfer_block: float | None = None
+    transfers_in_flight: int | None = None
 
 
 #: Options that are numbers along the case axis, with their defaults.
@@ -54,9 +59,9 @@ AXES: dict[str, int | str] = {
     "output_tokens": 1000,
 }
 #: Options that count things, of the structure.
-_COUNTS = ("devices", "tp", "pp", "dp", "ep", "cp", "chunk_tokens", "drives", "nics")
+_COUNTS = ("devices", "tp", "pp", "dp", "ep", "cp", "chunk_tokens", "drives", "nics", "transfers_in_flight")
 _DTYPE_OPTIONS = ("weight_dtype", "activation_dtype", "kv_dtype", "attention_dtype")
-_ALIASES = {"context_tokens": "context", "isl": "context", "osl": "output_tokens"}
+_ALIASES = {"context_tokens": "context", "isl": "context", "osl": "output_tokens", "tier": "tiers"}
 
 
 def option_name(name: str) -> str:
@@ -123,8 +128,12 @@ def options_from(given: Mapping[str, Any]) -> Options:
             clean[name] = _choice(name, str(value), DTYPES)
         elif name == "kv_policy":
             clean[name] = _choice(name, str(value), KV_POLICIES)
-        elif name == "dram":
+        elif name in ("dram", "transfer_block"):
             clean[name] = _bytes(name, value)
+        elif name == "storage_path":
+            clean[name] = _choice(name, str(value), ("direct", "bounce"))
+        elif name == "tiers":
+            clean[name] = _texts("tier", value)
         elif isinstance(value, str):
             clean[name] = value.strip()
         else:
@@ -140,6 +149,14 @@ def _choice(name: str, value: str, choices: tuple[str, ...]) -> str:
             (did_you_mean(plain, choices) + f" One of {', '.join(choices)}").strip(),
         )  # fmt: skip
     return plain
+
+
+def _texts(name: str, value: object) -> tuple[str, ...]:
+    """One text, several separated by commas, or a sequence of texts."""
+    given = value.split(",") if isinstance(value, str) else value
+    if not isinstance(given, list | tuple) or not all(isinstance(item, str) for item in given):
+        raise OptionError(option_name(name), f"'{printable(value)}' is not text", "write name:capacity:bandwidth")
+    return tuple(item.strip() for item in given if item.strip())
 
 
 def _bytes(name: str, value: object) -> float:

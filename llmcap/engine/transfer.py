@@ -29,6 +29,10 @@ class Link:
     """Most operations a second, all members. [1/s]"""
     copies: float = 1.0
     """Times each logical byte crosses this hop (a latent goes to every tensor-parallel rank)."""
+    in_flight: float | None = None
+    """Most transfers under way at once, all members (queue depth times queues); None: as many as it takes."""
+    latency: float = 0.0
+    """Time between a request and its first byte, which only transfers in flight can hide. [s]"""
 
 
 def link_rate(link: Link, block: float, *, ideal: bool) -> float:
@@ -36,18 +40,27 @@ def link_rate(link: Link, block: float, *, ideal: bool) -> float:
 
     Notes
     -----
-    Each member moves a block in t0 + block/(eff W/members); operations bound small blocks. PCIe Gen5 x16 measured:
-    t0 = 3.15 us and 51.5 GB/s give 7.5 GB/s at 32 KB and 48 GB/s at 2 MB.
+    Each member moves a block in t = t0 + block/(eff W/members), one after another. Q transfers in flight bring at most
+    Q block/(latency + t) (Little's law), and a drive's operations a second bound small blocks. PCIe Gen5 x16 measured:
+    t0 = 3.15 us and 51.5 GB/s give 8.7 GB/s at 32 KB (7.5 was read off the plot) and 48 GB/s at 2 MB.
 
     Examples
     --------
     >>> round(link_rate(Link("pcie", 64e9, 3.15e-6, 51.5 / 64), 2e6, ideal=False) / 1e9, 1)
     47.6
+
+    One drive of 14 GB/s and 60 us read one 128 KiB block at a time: 131,072 B / (60 + 9.36 us).
+
+    >>> round(link_rate(Link("drive", 14e9, in_flight=1, latency=60e-6), 131072, ideal=False) / 1e9, 2)
+    1.89
     """
     if ideal:
         return link.bandwidth / link.copies
     share = link.bandwidth * link.efficiency / link.members
-    rate = link.members * block / (link.per_transfer + block / share)
+    each = link.per_transfer + block / share
+    rate = link.members * block / each
+    if link.in_flight is not None:
+        rate = min(rate, link.in_flight * block / (link.latency + each))
     if link.operations is not None:
         rate = min(rate, link.operations * block)
     return rate / link.copies
@@ -68,6 +81,47 @@ def break_even_rate(bytes_moved: Value, saved: Value) -> Array:
     """Bandwidth above which reloading wins: bytes over the compute time saved; NaN when nothing is saved. [B/s]"""
     positive = (saved > 0.0) & (bytes_moved > 0.0)
     return np.asarray(np.where(positive, bytes_moved / np.where(positive, saved, 1.0), np.nan))
+
+
+def dense_break_even_rule(
+    flop_per_s: float, prefix: float, hidden: float, *, element: float, gqa: float, pairs: float, matrices: float
+) -> float:
+    """Bandwidth from which loading a prefix beats computing it, by the published rule for a dense transformer.
+
+    Parameters
+    ----------
+    flop_per_s : float
+        G, of all devices that would compute the prefix. [FLOP/s]
+    prefix : float
+        p. [tokens]
+    hidden : float
+        d, the model dimension.
+    element : float
+        s, bytes per cached number. [B]
+    gqa : float
+        Query heads over KV heads.
+    pairs, matrices : float
+        a and b: a layer costs a p^2 d + b p d^2 FLOP (a = 4 counts every pair, a = 2 the causal half).
+
+    Returns
+    -------
+    float
+        B = 2 d s G / (gqa (a p d + b d^2)). [B/s]
+
+    Notes
+    -----
+    R. Qin et al., Mooncake: Trading More Storage for Less Computation, USENIX FAST 2025, eq. 2. Per layer and token
+    2 d s / gqa bytes are loaded and a p d + b d^2 FLOP saved; the number of layers cancels. No overheads, G at 100 %.
+
+    Examples
+    --------
+    The paper's 70B model on 8 A100 ("6 GB/s") and 8 H800 ("19 GB/s"):
+
+    >>> model = dict(prefix=8192, hidden=8192, element=2, gqa=8, pairs=4, matrices=22)
+    >>> [round(dense_break_even_rule(8 * g, **model) / 1e9, 2) for g in (312e12, 989e12)]
+    [5.86, 18.57]
+    """
+    return flop_per_s * 2.0 * hidden * element / (gqa * (pairs * prefix * hidden + matrices * hidden**2))
 
 
 def reload_bandwidth(users: Value, users_of_fullest: Value, shared_rate: float, replica_rate: float) -> Array:

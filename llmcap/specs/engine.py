@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from llmcap.specs.base import Bytes, BytesPerSecond, Document, Fraction, Part, Seconds, Source, Tokens
+from llmcap.specs.base import Bytes, BytesPerSecond, Count, Document, Fraction, Part, Seconds, Source, Tokens
 from llmcap.specs.registry import register
 
 
@@ -44,15 +44,23 @@ class ReloadPath(Part):
     """Size of one transfer."""
     rate_per_device: BytesPerSecond | None = None
     """Most that one device's worker moves; absent: the links decide."""
+    in_flight: Count | None = None
+    """Transfers that one device's worker keeps under way at once; absent: as many as it takes."""
+    link_share: Fraction | None = None
+    """Share of the tier's nominal bandwidth that this path was measured to reach; absent: as for any link."""
 
 
 class Reloads(Part):
     host: ReloadPath
     """From host memory."""
     storage: ReloadPath
-    """From drives of the server."""
+    """From drives of the server straight into device memory (GPUDirect Storage)."""
+    file: ReloadPath
+    """From files through a buffer in host memory."""
     network: ReloadPath
     """From remote stores."""
+    peer: ReloadPath
+    """From the device memory of another server (prefill to decode)."""
 
 
 @register("engine")

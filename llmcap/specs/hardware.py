@@ -182,8 +182,9 @@ class CustomTier(Part):
     """Aggregate read bandwidth as the server sees it."""
     write: BytesPerSecond | None = None
     latency: Seconds
-    through: Literal["device", "host", "network"] = "host"
-    """device: straight to the devices' links; host: through host memory; network: through the network cards."""
+    through: Literal["device", "host", "network", "peer"] = "host"
+    """device: straight to the devices' links; host: through host memory; network: from a remote store; peer: from
+    another server's device memory."""
     power: Watts | None = None
     price: Dollars | None = None
 

@@ -1,0 +1,254 @@
+"""Where caches can be kept besides device memory, and the path from each place into the devices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from llmcap.analyses.options import Options
+from llmcap.engine.transfer import Link
+from llmcap.errors import OptionError, did_you_mean, printable
+from llmcap.specs.base import Document
+from llmcap.specs.engine import Engine, ReloadPath, Reloads
+from llmcap.specs.hardware import CustomTier, Drive, Nic, Server, Store
+from llmcap.specs.registry import Loaded, load_as
+from llmcap.specs.transfers import LinkBehaviour, Transfers
+from llmcap.units import QuantityError, parse_quantity
+
+D = TypeVar("D", bound=Document)
+
+STORAGE_PATHS = ("direct", "bounce")
+_THROUGH = ("host", "device", "network", "peer")
+_TIER_EXAMPLE = "write name:capacity:bandwidth, for example 'cxl:2 TB:100 GB/s'"
+
+
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """A place for caches other than device memory: what it holds and the shared part of its path."""
+
+    name: str
+    capacity: float
+    """All servers together. [B]"""
+    shared: tuple[Link, ...]
+    """Hops that all devices share, before the devices' own links."""
+    reload: ReloadPath
+    latency: float
+    """[s]"""
+    write: float | None = None
+    """Nominal write bandwidth of the narrowest shared hop; None where it is not known. [B/s]"""
+    drive: Drive | None = None
+    """What the tier is built of, when it is drives."""
+    members: int = 1
+    """Number of drives."""
+    power: float | None = None
+    """Of the tier's own parts, where its documents say. [W]"""
+
+
+@dataclass(frozen=True, slots=True)
+class TierBuilder:
+    """Lays out the tiers of one machine."""
+
+    options: Options
+    server: Server
+    engine: Engine
+    transfers: Transfers
+    devices: int
+    servers: int
+    nic_bandwidth: float | None
+    """Compute network per device, one direction. [B/s]"""
+    documents: list[tuple[str, str]]
+    """Receives (id, sha256) of the parts that are loaded."""
+
+    def build(self) -> tuple[Tier, ...]:
+        """All tiers: dram, nvme, the server's own, remote; then those of --tier, which may replace one by its name."""
+        found = [self._dram(), *self._nvme(), *(self._custom(tier) for tier in self.server.tiers), *self._remote()]
+        for text in self.options.tiers:
+            own = self._custom(parse_tier(text), total=True)
+            names = [tier.name for tier in found]
+            if own.name in names:
+                found[names.index(own.name)] = own
+            else:
+                found.append(own)
+        return tuple(found)
+
+    @property
+    def reloads(self) -> Reloads:
+        """The engine's reload profiles, with the options' block and transfers in flight laid over them."""
+        block, in_flight = self.options.transfer_block, self.options.transfers_in_flight
+        if block is None and in_flight is None:
+            return self.engine.reloads
+        changes = {k: v for k, v in (("block", block), ("in_flight", in_flight)) if v is not None}
+        paths = {name: getattr(self.engine.reloads, name) for name in Reloads.model_fields}
+        return self.engine.reloads.model_copy(
+            update={name: path.model_copy(update=changes) for name, path in paths.items()}
+        )
+
+    @property
+    def direct(self) -> bool:
+        """Whether drives and network cards reach device memory without a copy in host memory."""
+        asked = self.options.storage_path
+        return self.server.direct_storage if asked is None else asked == "direct"
+
+    def _host(self, crossings: float) -> Link:
+        b = self.transfers.host_memory
+        total = self.server.host.dram.bandwidth * self.servers
+        return Link("host memory", total, b.per_transfer, b.efficiency, 1, None, crossings)
+
+    def _bounce(self) -> tuple[Link, ...]:
+        # A copy in host memory is written and read there; a direct path passes it by.
+        return () if self.direct else (self._host(2.0),)
+
+    def _in_flight(self, path: ReloadPath) -> float | None:
+        return None if path.in_flight is None else float(path.in_flight * self.devices)
+
+    def _dram(self) -> Tier:
+        dram = self.server.host.dram
+        capacity = (self.options.dram or dram.capacity) * self.servers
+        power = None if dram.power is None else dram.power * self.servers
+        return Tier(
+            "dram", capacity, (self._host(1.0),), self.reloads.host, 0.0, dram.bandwidth * self.servers, power=power
+        )
+
+    def _nvme(self) -> list[Tier]:
+        shipped = self.server.nvme
+        name, count = part_and_count(
+            "drive", self.options.drive, self.options.drives, (shipped.drive, shipped.count) if shipped else None
+        )
+        if name is None:
+            return []
+        drive = load_part(load_as(Drive, "drive", name), self.documents)
+        members = count * self.servers
+        profile = self.reloads.storage if self.direct else self.reloads.file
+        drives = replace(
+            _link("drives", drive.read * members, self.transfers.drive, members),
+            operations=None if drive.random_read is None else drive.random_read * members,
+            in_flight=self._in_flight(profile),
+            latency=drive.latency or 0.0,
+        )
+        power = None if drive.power is None else drive.power * members
+        return [
+            Tier(
+                "nvme", drive.capacity * members, (drives, *self._bounce()), profile, drive.latency or 0.0,
+                drive.write * members, drive, members, power,
+            )
+        ]  # fmt: skip
+
+    def _custom(self, tier: CustomTier, *, total: bool = False) -> Tier:
+        servers = 1 if total else self.servers
+        profile = {
+            "host": self.reloads.host, "device": self.reloads.host,
+            "network": self.reloads.network, "peer": self.reloads.peer,
+        }[tier.through]  # fmt: skip
+        networked = tier.through in ("network", "peer")
+        behaviour = self.transfers.network if networked else self.transfers.host_memory
+        link = _link(tier.name, tier.read * servers, behaviour, 1)
+        if profile.link_share is not None:
+            link = replace(link, efficiency=profile.link_share, per_transfer=0.0)
+        if networked:
+            link = replace(link, in_flight=self._in_flight(profile), latency=tier.latency)
+        path = (link, self._host(1.0)) if tier.through == "host" else (link,)
+        write = None if tier.write is None else tier.write * servers
+        power = None if tier.power is None else tier.power * servers
+        return Tier(tier.name, tier.capacity * servers, path, profile, tier.latency, write, power=power)
+
+    def _remote(self) -> list[Tier]:
+        name = self.options.store or self.server.store
+        if name is None:
+            return []
+        store = load_part(load_as(Store, "store", name), self.documents)
+        profile = self.reloads.network
+        link = replace(
+            _link("store", store.read * self.servers, self.transfers.network, 1),
+            in_flight=self._in_flight(profile),
+            latency=store.latency,
+        )
+        path: tuple[Link, ...] = (link,)
+        write = None if store.write is None else store.write * self.servers
+        cards = self.server.storage_nics
+        total, members = 0.0, 0
+        if cards is not None:
+            nic = load_part(load_as(Nic, "nic", cards.nic), self.documents)
+            members = cards.count * self.servers
+            total = nic.bandwidth * members
+        elif self.nic_bandwidth is not None:
+            members = self.server.devices * self.servers
+            total = self.nic_bandwidth * members
+        if members:
+            path = (*path, _link("network cards", total, self.transfers.network, members))
+            write = None if write is None else min(write, total)
+        return [Tier("remote", store.capacity, (*path, *self._bounce()), profile, store.latency, write)]
+
+
+def parse_tier(text: str) -> CustomTier:
+    """A tier as it is typed: name:capacity:bandwidth, then optional write=, latency=, through=.
+
+    Raises
+    ------
+    OptionError
+
+    Examples
+    --------
+    >>> tier = parse_tier("cxl:2 TB:100 GB/s:latency=1 us")
+    >>> tier.name, tier.capacity, tier.read, tier.latency
+    ('cxl', 2000000000000.0, 100000000000.0, 1e-06)
+    """
+    shown = printable(text, 80)
+    name, *rest = (piece.strip() for piece in text.split(":"))
+    name = name.lower()
+    if len(rest) < 2:
+        raise OptionError("--tier", f"'{shown}' is not a tier", _TIER_EXAMPLE)
+    if not name or len(name) > 40 or not all(c.isalnum() or c in "-_." for c in name) or not name.isascii():
+        raise OptionError("--tier", f"'{shown}' has no usable name", "use letters, digits, '-', '_' and '.'")
+    if name == "hbm":
+        raise OptionError("--tier", "hbm is the devices' own memory", "choose another name")
+    found: dict[str, Any] = {"name": name, "latency": 0.0}
+    fields = [("capacity", rest[0]), ("read", rest[1])]
+    for piece in rest[2:]:
+        key, equals, value = (part.strip() for part in piece.partition("="))
+        if not equals or key not in ("write", "latency", "through"):
+            hint = f"{did_you_mean(key, ('write', 'latency', 'through'))} write for example latency=10us".strip()
+            raise OptionError("--tier", f"'{printable(piece, 40)}' in '{shown}' is not understood", hint)
+        if key == "through":
+            if value not in _THROUGH:
+                hint = f"one of {', '.join(_THROUGH)}"
+                raise OptionError("--tier", f"through={printable(value, 20)} is unknown", hint)
+            found[key] = value
+        else:
+            fields.append((key, value))
+    for key, value in fields:
+        dimension = {"capacity": "bytes", "latency": "seconds"}.get(key, "bytes_per_s")
+        try:
+            found[key] = parse_quantity(value, dimension, allow_zero=key == "latency")
+        except QuantityError as error:
+            raise OptionError("--tier", f"{key} of '{shown}': {error.message}", error.hint) from None
+    # Values are base SI numbers already, where a document holds text with units.
+    return CustomTier.model_construct(**found)
+
+
+def load_part(loaded: Loaded[D], documents: list[tuple[str, str]]) -> D:
+    """A document, noted among those used."""
+    documents.append((loaded.document.id, loaded.sha256))
+    return loaded.document
+
+
+def part_and_count(
+    what: str, name: str | None, number: int | None, shipped: tuple[str, int] | None
+) -> tuple[str | None, int]:
+    """A part and its count after the options: either may be changed alone when the server has the part.
+
+    Raises
+    ------
+    OptionError
+        The server has no such part and only one of the two is given.
+    """
+    if name is None and number is None:
+        return shipped or (None, 0)
+    if shipped is None and (name is None or number is None):
+        missing = f"--{what}" if name is None else f"--{what}s"
+        raise OptionError(missing, f"the server has no {what}s of its own", f"give both --{what} and --{what}s")
+    part, count = shipped or (name, number)
+    return name or part, number or count or 0
+
+
+def _link(name: str, bandwidth: float, behaviour: LinkBehaviour, members: int) -> Link:
+    return Link(name, bandwidth, behaviour.per_transfer, behaviour.efficiency, members)
