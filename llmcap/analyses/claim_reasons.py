@@ -181,8 +181,8 @@ def next_drives(runs: Runs, claim: Claim) -> str:
     fixed = next(r.fixed for r in Evaluator.of(runs.judged(check.case).setting).tiers.rates if r.name == "nvme")
     rates = [format_rate(t["read_bytes_per_s"], "B/s") for t in (old, new[1])]
     return (
-        f"{rates[0]} becomes {rates[1]}{caveat}; the true cache takes {format_seconds(new[1]['reload_s'])} instead of {format_seconds(new[0]['reload_s'])}, and "
-        f"{format_seconds(fixed)} of software do not halve"
+        f"{rates[0]} becomes {rates[1]}{caveat}; the true cache takes {format_seconds(new[1]['reload_s'])} "
+        f"instead of {format_seconds(new[0]['reload_s'])}, and {format_seconds(fixed)} of software do not halve"
     )
 
 
@@ -244,8 +244,8 @@ def phases(runs: Runs, claim: Claim) -> tuple[str, str, str, str]:
     results = runs.judged(case).results
     first, last = format_seconds(results["ttft_s"]), format_seconds(results["e2el_s"])
     why = (
-        f"the first token comes after {first} of {last}, when embedding and prefill have ended; every further one takes "
-        f"{format_seconds(results['tpot_s'])}, and post-processing here is the output head alone"
+        f"the first token comes after {first} of {last}, when embedding and prefill have ended; every further one "
+        f"takes {format_seconds(results['tpot_s'])}, and post-processing here is the output head alone"
     )
     return texts[0], texts[1], "stands" if holds else "not reproducible", why
 
