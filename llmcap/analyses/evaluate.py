@@ -119,6 +119,7 @@ class Evaluator:
         decode_total = after * tpot
         e2el = prefill + decode_total
         share = u / (p.dp * fullest)
+        busy = share * np.minimum(fullest / p.pp, 1.0)  # fewer users than stages leave stages idle
         nan_unless = lambda value: np.where(fits, value, np.nan)  # noqa: E731
         results = results | {
             "prefill_s": nan_unless(prefill),
@@ -128,7 +129,7 @@ class Evaluator:
             "e2el_s": nan_unless(e2el),
             "output_tok_per_s": nan_unless(u * o / e2el),
             "mfu": nan_unless(cost.flop_s * share / prefill),
-            "mbu": np.where(fits & (after > 0.0), decode.byte_s * share / tpot, np.nan),
+            "mbu": np.where(fits & (after > 0.0), decode.byte_s * busy / tpot, np.nan),
             "limit": np.where(fits, self._limit(cost, prefill, decode, decode_total, after), len(LIMITS) - 1),
         }
         if self.setting.calibrated:

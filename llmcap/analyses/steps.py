@@ -175,7 +175,7 @@ class StepModel:
         -----
         Prompts fill steps of `chunk_tokens` in order: floor(users new / C) full steps and a rest, each priced by its
         token count; attention is linear in work and sums in closed form. With pp stages, steps follow each other
-        through the pipeline: (1/pp + (pp-1)/pp/steps) of the serial time.
+        through the pipeline: (1/pp + (pp-1)/pp/steps) of the serial time; 1/pp without step costs.
         """
         users, new, cached = (np.asarray(v, dtype=np.float64) for v in (users, new, cached))
         total = users * new
@@ -198,7 +198,9 @@ class StepModel:
         cost = cost + self.gemm(self.setting.operators.head, users / np.maximum(logits, 1.0)) * logits
         pp = self.setting.parallelism.pp
         if pp > 1:
-            stages = cost * (1.0 / pp + (pp - 1.0) / pp / np.maximum(steps, 1.0))
+            # Without step costs a prompt may be cut as finely as one likes: the pipeline is full from the start.
+            fill = (pp - 1.0) / pp / np.maximum(steps, 1.0) if chunked else 0.0
+            stages = cost * (1.0 / pp + fill)
             cost = replace(stages, flop_s=cost.flop_s / pp, byte_s=cost.byte_s / pp)
         scale = self.setting.assumptions.scales.prefill
         return cost if scale == 1.0 else cost * scale
@@ -223,7 +225,8 @@ class StepModel:
         queries = users * new / cp
         sight = _sight(work)
         chunk = float(self.setting.chunk_tokens) if self.setting.calibrated else np.inf
-        read = self.reach_of_steps(new, cached, np.inf if work.window is None else work.window + chunk) / work.stride
+        keys = np.inf if work.window is None else work.window + np.minimum(new, chunk)
+        read = self.reach_of_steps(new, cached, keys) / work.stride
         moved = queries * (op.heads * (work.qk_dim * bytes_per_element(op.dtype) + work.v_dim * 2.0))
         moved = moved + users * read * (op.slot_bytes / cp)
         params = None
@@ -249,7 +252,7 @@ class StepModel:
             )
         return one * op.layers
 
-    def reach_of_steps(self, new: Value, cached: Value, reach: float) -> Array:
+    def reach_of_steps(self, new: Value, cached: Value, reach: Value) -> Array:
         """Tokens within reach at the end of each step, summed over the steps of one prompt.
 
         A step that ends at position e has min(e, reach) tokens in sight: for a whole chunk C after P cached tokens the
@@ -263,7 +266,7 @@ class StepModel:
         steps = np.ceil(new / chunk)
         whole = np.maximum(steps - 1.0, 0.0)
         total = whole * cached + chunk * whole * (whole + 1.0) / 2.0 + end * (steps > 0.0)
-        return np.asarray(total if np.isinf(reach) else np.minimum(total, steps * np.minimum(end, reach)))
+        return np.asarray(total if np.all(np.isinf(reach)) else np.minimum(total, steps * np.minimum(end, reach)))
 
     def decode(self, users: Value, context: Value, output: Value) -> Cost:
         """Mean step of a decode with all users of a replica: one token each, from `context` to `context + output`.

@@ -1,0 +1,625 @@
+"""A whole estimate over again: slow, scalar, in plain Python numbers, and without any of llmcap.
+
+Written from the formulas of docs/theory.md. It walks through layers one by one, prefill steps one by one, output tokens
+one by one and users one by one, where llmcap has closed forms over arrays. Two views of a prefill are kept apart:
+
+- `documented`: what llmcap says it computes, with its stated approximations (each prompt's attention chunked from its own
+  start; the keys in sight of a windowed layer bounded by steps x reach; decode at the mean number of attended slots;
+  pipeline fill at the mean step; prompts finishing evenly spaced);
+- `stepwise`: the same machine walked through step by step without them.
+
+Covered: GQA over full, sliding and chunked scopes, MLA, dense and expert layers; TP, PP, DP, EP, CP; one or several
+servers; the assumption sets ideal, calibrated and as-published.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+from tests.oracle.layer_oracle import (
+    BYTES,
+    NARROW,
+    WIDE,
+    Doc,
+    layer_parameters,
+    layers_of,
+    local_matrices,
+    seen,
+    state_terms,
+)
+from tests.oracle.plain_documents import number, read
+
+
+@dataclass(frozen=True)
+class Case:
+    model: str
+    hardware: str = "dgx-b200"
+    devices: int = 8
+    tp: int = 8
+    pp: int = 1
+    dp: int = 1
+    ep: int = 1
+    cp: int = 1
+    users: int = 1
+    context: int = 1000
+    cached: int = 0
+    output: int = 10
+    weight_dtype: str | None = None
+    activation_dtype: str | None = None
+    kv_dtype: str | None = None
+    kv_policy: str = "hybrid"
+    assumptions: str = "calibrated"
+    chunk_tokens: int | None = None
+
+
+class Cost:
+    """compute, memory, network, overhead, low, high, FLOP at peak, bytes at peak: seconds each."""
+
+    def __init__(self, *parts: float) -> None:
+        self.parts = list(parts) + [0.0] * (8 - len(parts))
+
+    def add(self, other: Cost, times: float = 1.0) -> None:
+        self.parts = [a + b * times for a, b in zip(self.parts, other.parts, strict=True)]
+
+    @property
+    def serial(self) -> float:
+        return sum(self.parts[:4])
+
+
+def banded(
+    fit: Doc, compute: float, memory: float, network: float, overhead: float, flop: float = 0.0, byte: float = 0.0
+) -> Cost:
+    t = compute + memory + network + overhead
+    return Cost(compute, memory, network, overhead, t * min(fit["low"], 1.0), t * max(fit["high"], 1.0), flop, byte)
+
+
+def joined(a: float, b: float) -> tuple[float, float]:
+    """Two resources that overlap in part, split in proportion to their squares."""
+    both = math.hypot(a, b)
+    return (a * a / both, b * b / both) if both else (0.0, 0.0)
+
+
+class Oracle:
+    def __init__(self, case: Case) -> None:
+        self.case = c = case
+        self.model = read("models", c.model)
+        self.server = read("hardware/servers", c.hardware)
+        self.device = read("hardware/devices", self.server["device"])
+        self.fits = read("hardware/calibration", self.device["calibration"])
+        self.engine = read("engines", "vllm")
+        self.links = read("hardware/transfers", "default")
+        self.rules = read("assumptions", c.assumptions)
+        self.calibrated = self.rules["times"] == "calibrated"
+        self.ideal_transfers = bool(self.rules.get("ideal_transfers"))
+        self.deviations: Doc = self.rules.get("deviations", {})
+        self.shares: Doc = self.rules.get("roofline", {})
+        self.chunk = c.chunk_tokens or int(number(self.engine["chunk_tokens"]))
+        self.layers = layers_of(self.model)
+        self.servers = math.ceil(c.devices / self.server["devices"])
+        self.peaks = {d: number(p) for d, p in self.device["peaks"].items()}
+        self.W = number(self.device["memory"]["bandwidth"])
+        self.units = self.device["compute_units"]
+        self.fullest = math.ceil(c.users / c.dp)
+        self._memo: dict[tuple[float, str], Cost] = {}
+        # dtypes
+        default = c.weight_dtype or self.model.get("weight_dtype", "bf16")
+        kept: dict[str, str] = dict(self.model.get("weight_dtypes", {}))
+        if c.weight_dtype is not None and c.weight_dtype not in NARROW:
+            kept = {}
+        elif default in NARROW:
+            kept = {"embedding": "bf16", "lm_head": "bf16", "norm": "bf16", "router": "bf16"} | kept
+        self.kept, self.default = kept, default
+        pinned = [d for _, d in sorted(kept.items()) if d in NARROW]
+        bulk = default if default in NARROW or not pinned else pinned[0]
+        runs = bulk if bulk in self.peaks and bulk not in ("mxfp4", "int4") else "bf16"
+        self.activation = c.activation_dtype or runs
+        self.kv = c.kv_dtype or ("fp8" if default in NARROW else "bf16")
+        wanted = "fp8" if self.kv in ("nvfp4", "mxfp4", "int4") else self.kv
+        self.attention = wanted if wanted in self.peaks and wanted != "int8" else "bf16"
+
+    # -- weights and state ---------------------------------------------------------------------------------------------
+
+    def stored(self, weight_class: str) -> str:
+        return self.kept.get(weight_class, self.default)
+
+    def width(self, dtype: str) -> float:
+        return 0.5 + 2.0 / self.model.get("int4_group", 32) if dtype == "int4" else BYTES[dtype]
+
+    def weight_width(self, weight_class: str) -> float:
+        return self.width(self.stored(weight_class))
+
+    def runs_in(self, dtype: str) -> str:
+        return dtype if dtype in WIDE else self.activation
+
+    @cached_property
+    def parameters(self) -> dict[str, int]:
+        m = self.model
+        count: dict[str, int] = {"embedding": m["vocab_size"] * m["hidden_size"], "norm": m["hidden_size"]}
+        count["lm_head"] = 0 if m.get("tie_embeddings") else m["vocab_size"] * m["hidden_size"]
+        for layer in self.layers:
+            for block in layer:
+                count["norm"] += m["hidden_size"]
+                for name, n in layer_parameters(block, m["hidden_size"]).items():
+                    count[name] = count.get(name, 0) + n
+        return count
+
+    @property
+    def weight_bytes(self) -> float:
+        return sum(n * self.weight_width(c) for c, n in self.parameters.items())
+
+    @property
+    def weight_bytes_per_device(self) -> float:
+        c, m = self.case, self.model
+        body = m["hidden_size"] * self.weight_width("norm")
+        for layer in self.layers:
+            for block in layer:
+                body += m["hidden_size"] * self.weight_width("norm")
+                for matrix in local_matrices(block, m["hidden_size"], c.tp):
+                    body += matrix.k * matrix.n * self.weight_width(matrix.weight_class)
+                counts = layer_parameters(block, m["hidden_size"])
+                body += counts.get("norm", 0) * self.weight_width("norm")
+                body += counts.get("expert", 0) * self.weight_width("expert") / math.lcm(c.tp, c.ep)
+        end = m["vocab_size"] * m["hidden_size"] / c.tp
+        first = end * self.weight_width("embedding")
+        last = 0.0 if m.get("tie_embeddings") else end * self.weight_width("lm_head")
+        return body / c.pp + (first + last if c.pp == 1 else max(first, last))
+
+    def state(self, tokens: int) -> float:
+        total = 0.0
+        for elements, _, cap in self._states():
+            total += elements * self.width(self.kv) * min(tokens, cap)
+        return total
+
+    def marginal(self, tokens: int) -> float:
+        return sum(e * self.width(self.kv) for e, _, cap in self._states() if tokens < cap)
+
+    def reserved(self, tokens: int, tp: int) -> float:
+        block = int(number(self.engine["kv_block"]))
+        total = 0.0
+        for elements, heads, cap in self._states():
+            slots = tokens if self.case.kv_policy == "all-full" else min(tokens, cap)
+            slots = -(-slots // block) * block
+            copies = tp * math.ceil(heads / tp) / heads
+            total += elements * self.width(self.kv) * slots * copies
+        return total
+
+    def _states(self) -> list[tuple[int, int, float]]:
+        """(elements per token, pieces it divides into, most tokens kept) of every layer."""
+        found = []
+        for layer in self.layers:
+            for elements, heads, cap in state_terms(layer[0]):
+                if self.deviations.get("state_of_full_layers_only") and math.isfinite(cap):
+                    continue
+                if (instead := self.deviations.get("kv_heads")) is not None:
+                    elements, heads = elements // heads * instead, instead
+                found.append((elements, heads, cap))
+        return found
+
+    @cached_property
+    def pool(self) -> float:
+        e = self.engine
+        usable = number(self.device["memory"]["capacity"]) * e["memory_share"] - number(e["memory_fixed"])
+        return usable - self.weight_bytes_per_device - self.work_space
+
+    @property
+    def work_space(self) -> float:
+        """4 residual rows and 2 of the widest output, in bf16, for every token of a step."""
+        c, hidden = self.case, self.model["hidden_size"]
+        widest = 0.0
+        for layer in self.layers:
+            for block in layer:
+                widest = max([widest, *(matrix.n for matrix in local_matrices(block, hidden, c.tp))])
+                if block["kind"] == "moe":
+                    slices = c.tp // math.gcd(c.tp, c.ep)
+                    widest = max(widest, 3.0 * block["top_k"] * block["intermediate"] / slices)
+        return 2.0 * (4.0 * hidden + 2.0 * widest) * self.chunk / c.cp
+
+    # -- operators -----------------------------------------------------------------------------------------------------
+
+    def peak(self, dtype: str) -> float:
+        if not self.calibrated:
+            dtype = self.shares.get("peak_dtype", dtype)
+        return self.peaks[dtype]
+
+    def fit(self, operator: str, dtype: str) -> dict[str, float]:
+        table = self.fits[operator]
+        order = {"fp16": ["bf16"], "fp32": ["bf16"], "int8": ["fp8", "bf16"], "nvfp4": ["fp8", "bf16"], "fp8": ["bf16"]}
+        name = next(d for d in [dtype, *order.get(dtype, [])] if d in table)
+        return {k: number(v) for k, v in table[name].items()}
+
+    def gemm(self, m: float, k: float, n: float, weight_class: str) -> Cost:
+        stored = self.stored(weight_class)
+        runs = self.runs_in(stored)
+        flop = 2.0 * m * k * n / self.peak(runs)
+        weights = k * n * self.width(stored)
+        rows = m * (k * self.width(runs) + 2.0 * n)
+        byte = (weights + rows) / self.W
+        if not self.calibrated:
+            return Cost(flop, byte, 0.0, 0.0, 0.0, 0.0, flop, byte)
+        if self.width(stored) < self.width(runs):
+            fit = {key: number(v) for key, v in self.fits["weight_only"].items()}
+        else:
+            fit = self.fit("gemm", runs)
+        x = m * n / (self.units * 128.0 * 128.0)
+        compute, memory = joined(flop / fit["e"] * (1.0 + fit["x0"] / x), weights / (fit["w"] * self.W))
+        return banded(fit, compute, memory + rows / (fit["a"] * self.W), 0.0, fit["t0"], flop, byte)
+
+    def experts(self, m: float, block: Doc) -> Cost:
+        c, hidden = self.case, self.model["hidden_size"]
+        stored = self.stored("expert")
+        runs = self.runs_in(stored)
+        group = math.lcm(c.tp, c.ep)
+        tokens = m * (group // c.tp)
+        E, k, inner = block["experts"], float(block["top_k"]), block["intermediate"]
+        parameters = 3 * hidden * inner
+        touched = float(E) if k >= E else E * (1.0 - math.exp(tokens * math.log(1.0 - k / E)))
+        flop = tokens * 2.0 * k * parameters / group / self.peak(runs)
+        weights = touched * parameters * self.width(stored) / group
+        slices = c.tp // math.gcd(c.tp, c.ep)
+        b = self.width(runs)
+        moved = 4.0 * hidden + k / (group // slices) * (hidden * (2.0 * b + 4.0) + inner / slices * (4.0 + 2.0 * b))
+        byte = (weights + tokens * moved) / self.W
+        if not self.calibrated:
+            return Cost(flop, byte, 0.0, 0.0, 0.0, 0.0, flop, byte)
+        key = runs
+        if self.width(stored) < self.width(runs) and stored in ("int4", "mxfp4"):
+            key = stored
+            if stored == "mxfp4" and runs == "fp8":
+                key = "mxfp4_fp8"
+        fit = self.fit("moe", key)
+        r = tokens * k / touched
+        compute, memory = joined(flop / fit["e"] * (1.0 + fit["r0"] / r), weights / (fit["w"] * self.W))
+        return banded(fit, compute, memory + tokens * moved / (fit["a"] * self.W), 0.0, fit["t0"], flop, byte)
+
+    def stream(self, moved: float, launches: float = 1.0) -> Cost:
+        byte = moved / self.W
+        if not self.calibrated:
+            return Cost(0.0, byte, 0.0, 0.0, 0.0, 0.0, 0.0, byte)
+        s = self.engine["streams"]
+        return banded(s, 0.0, byte / s["memory"], 0.0, launches * number(s["launch"]), 0.0, byte)
+
+    def collective(self, kind: str, size: float, ranks: int, span: int) -> Cost:
+        inside = span <= self.server["devices"]
+        B = number(self.server["scale_up"]["bandwidth"]) if inside else self.nic_per_device
+        ring = 2.0 * (ranks - 1) / ranks
+        crossing = size * (ranks - 1) / ranks
+        if not self.calibrated:
+            moved = {"all_reduce": size * min(ring, 1.0 + 1.0 / ranks), "all_to_all": crossing, "send": size}[kind]
+            return Cost(0.0, 0.0, moved / B)
+        table = self.fits["collectives"]
+        fit = {k: number(v) for k, v in table["all_gather" if kind == "send" else kind].items()}
+        alpha = fit["alpha"] + fit["alpha_log2"] * math.log2(ranks)
+        rate = fit["beta"] * B
+        if kind == "send":
+            return banded(fit, 0.0, 0.0, fit["alpha"] + size / rate, 0.0)
+        if kind == "all_to_all":
+            return banded(fit, 0.0, 0.0, alpha + crossing / rate, 0.0)
+        switch = bool(table["all_reduce"]["in_switch"]) and inside and ranks > 2
+        one = alpha + (ranks - 1) * size / rate
+        two = fit["two_shot"] * alpha + (1.0 + 1.0 / ranks if switch else ring) * size / rate
+        return banded(fit, 0.0, 0.0, min(one, two), 0.0)
+
+    @property
+    def nic_per_device(self) -> float:
+        cards = self.server["nics"]
+        return number(read("hardware/nics", cards["nic"])["bandwidth"]) * cards["count"] / self.server["devices"]
+
+    # -- a step --------------------------------------------------------------------------------------------------------
+
+    def token_work(self, m: float, phase: str) -> Cost:
+        """All that m tokens of a step need besides attention, logits and embedding, layer by layer."""
+        key = (m, phase)
+        if key not in (memo := self._memo):
+            memo[key] = self._token_work(m, phase)
+        found: Cost = memo[key]
+        return found
+
+    def _token_work(self, m: float, phase: str) -> Cost:
+        c, hidden = self.case, self.model["hidden_size"]
+        total = Cost()
+        if self.calibrated:
+            o = self.engine[phase]
+            t = number(o["step"]) + number(o["layer"]) * len(self.layers)
+            total.add(Cost(0.0, 0.0, 0.0, t, t * o["low"], t * o["high"]))
+        pooled = math.lcm(c.tp, c.ep) // c.tp
+        row = hidden * 2.0
+        for layer in self.layers:
+            for block in layer:
+                for matrix in local_matrices(block, hidden, c.tp):
+                    total.add(self.gemm(m, matrix.k, matrix.n, matrix.weight_class))
+                total.add(self.stream(m * (elementwise(block) * 2.0 / c.tp + 4.0 * row)))
+                if block["kind"] == "moe":
+                    total.add(self.experts(m, block))
+                if block["kind"] == "moe" and pooled > 1:
+                    group = math.lcm(c.tp, c.ep)
+                    sent = m * block["top_k"] * hidden / c.tp
+                    total.add(self.collective("all_to_all", sent * self.width(self.activation), group, group))
+                    total.add(self.collective("all_to_all", sent * 2.0, group, group))
+                elif c.tp > 1:
+                    total.add(self.collective("all_reduce", m * row, c.tp, c.tp))
+        if c.tp > 1:  # the vocabulary-parallel embedding
+            total.add(self.collective("all_reduce", m * row, c.tp, c.tp))
+        for _ in range(c.pp - 1):
+            total.add(self.collective("send", m * row / c.tp, 2, c.tp * c.dp * c.cp * 2))
+        return total
+
+    def embedding(self, tokens: float, steps: float) -> Cost:
+        hidden = self.model["hidden_size"]
+        return self.stream(tokens * hidden * (self.weight_width("embedding") / self.case.tp + 2.0), steps)
+
+    def logits(self, m: float) -> Cost:
+        weight_class = "embedding" if self.model.get("tie_embeddings") else "lm_head"
+        return self.gemm(m, float(self.model["hidden_size"]), self.model["vocab_size"] / self.case.tp, weight_class)
+
+    def scope(self, block: Doc) -> tuple[str, float]:
+        """Scope and window of a mixer, as the assumption set sees it."""
+        return block.get("scope", "full"), float(block.get("window", math.inf))
+
+    def prefill_attention(
+        self, block: Doc, flop_pairs: float, rows: float, keys: float, queries: float, launches: float, end: float
+    ) -> Cost:
+        """One layer; pairs, rows in sight and keys read are those of all prompts, whole replica."""
+        c = self.case
+        heads = block["heads"] / c.tp
+        qk, v, elements, pieces = attention_widths(block)
+        slot = elements * math.ceil(pieces / c.tp) / pieces * self.width(self.kv)
+        P = self.peak(self.attention)
+        flop = flop_pairs * 2.0 * (qk + v) * heads / c.cp / P
+        moved = queries / c.cp * heads * (qk * self.width(self.attention) + 2.0 * v) + keys * slot / c.cp
+        byte = moved / self.W
+        if not self.calibrated:
+            return Cost(flop, byte, 0.0, 0.0, 0.0, 0.0, flop, byte)
+        fit = self.fit("prefill_attention", self.attention)
+        tail = fit["tail"] * rows / c.cp / 128.0 * self.units * 2.0 * (qk + v) * 128.0 * 128.0
+        t = banded(fit, (flop * P + tail) / (fit["e"] * P), byte / fit["w"], 0.0, launches * fit["t0"], flop, byte)
+        if (beyond := self.rules.get("extrapolation")) is not None:
+            first, whole = number(beyond["measured_tokens"]), number(beyond["full_at_tokens"])
+            ramp = min(max(math.log(end / first) / math.log(whole / first), 0.0), 1.0)
+            t.parts[4] *= 1.0 - (1.0 - beyond["low"]) * ramp
+            t.parts[5] *= 1.0 + (beyond["high"] - 1.0) * ramp
+        return t
+
+    # -- prefill -------------------------------------------------------------------------------------------------------
+
+    def steps(self, users: int, new: int) -> list[list[tuple[int, int, int]]]:
+        """Prompts packed into steps in order: per step, (user, first new token, tokens) segments."""
+        if not self.calibrated:
+            return [[(u, 0, new) for u in range(users)]]
+        found: list[list[tuple[int, int, int]]] = [[]]
+        room = self.chunk
+        for user in range(users):
+            done = 0
+            while done < new:
+                if room == 0:
+                    found.append([])
+                    room = self.chunk
+                take = min(room, new - done)
+                found[-1].append((user, done, take))
+                done, room = done + take, room - take
+        return found
+
+    def prefill(self, users: int, new: int, cached: int) -> Cost:
+        """As documented: token work step by step, attention of each prompt in chunks from its own start."""
+        if new == 0:
+            return Cost()
+        c = self.case
+        steps = self.steps(users, new)
+        total = Cost()
+        for step in steps:
+            total.add(self.token_work(sum(n for _, _, n in step) / c.cp, "prefill"))
+        total.add(self.embedding(users * new / c.cp, len(steps)))
+        chunk = self.chunk if self.calibrated else new
+        for layer in self.layers:
+            mixer = layer[0]
+            scope, window = self.scope(mixer)
+            pairs, ends = 0.0, 0.0
+            count = 0
+            for start in range(0, new, chunk):
+                n = min(chunk, new - start)
+                pairs += seen(scope, window, cached + start, n)
+                ends += cached + start + n
+                count += 1
+            if self.deviations.get("every_layer_full"):
+                pairs = seen("full", math.inf, cached, new)
+            if self.deviations.get("causal") is False:
+                pairs = float(new * (cached + new))
+            end = cached + new
+            rows = ends if math.isinf(window) else min(ends, count * min(end, window))
+            keys = ends if math.isinf(window) else min(ends, count * min(end, window + min(new, chunk)))
+            total.add(
+                self.prefill_attention(
+                    mixer, users * pairs, users * rows, users * keys, float(users * new), len(steps), end
+                )
+            )
+        batches = min(users, len(steps))
+        total.add(self.logits(users / batches), batches)
+        if c.pp > 1:
+            fill = (c.pp - 1) / c.pp / len(steps) if self.calibrated else 0.0
+            parts = [p * (1.0 / c.pp + fill) for p in total.parts]
+            parts[6:] = [total.parts[6] / c.pp, total.parts[7] / c.pp]
+            total.parts = parts
+        return total
+
+    def prefill_stepwise(self, users: int, new: int, cached: int) -> tuple[float, list[float]]:
+        """Without approximations, calibrated, pp stages of equal depth: (seconds, time at which each user is done)."""
+        c = self.case
+        finish = [0.0] * c.pp
+        done = [0.0] * users
+        for step in self.steps(users, new):
+            cost = Cost()
+            m = sum(n for _, _, n in step)
+            cost.add(self.token_work(m / c.cp, "prefill"))
+            cost.add(self.embedding(m / c.cp, 1.0))
+            for layer in self.layers:
+                scope, window = self.scope(layer[0])
+                pairs = sum(seen(scope, window, cached + s, n) for _, s, n in step)
+                rows = sum(min(longest(scope, window, cached + s, n), cached + s + n) for _, s, n in step)
+                keys = sum(touched_keys(scope, window, cached + s, n) for _, s, n in step)
+                cost.add(self.prefill_attention(layer[0], pairs, rows, keys, float(m), 1.0, cached + new))
+            last = [u for u, s, n in step if s + n == new]
+            if last:
+                cost.add(self.logits(float(len(last))))
+            ready = 0.0
+            for stage in range(c.pp):
+                ready = max(ready, finish[stage]) + cost.serial / c.pp
+                finish[stage] = ready
+            for u in last:
+                done[u] = finish[-1]
+        return finish[-1], done
+
+    def seconds(self, cost: Cost) -> float:
+        if self.calibrated:
+            return cost.serial
+        s = self.shares
+        return max(
+            cost.parts[0] / s.get("compute", 1.0),
+            cost.parts[1] / s.get("memory", 1.0),
+            cost.parts[2] / s.get("network", 1.0),
+        )
+
+    # -- decode --------------------------------------------------------------------------------------------------------
+
+    def decode(self, users: int, context: int, output: int) -> Cost:
+        """A step at the mean number of attended slots, the mean taken output token by output token."""
+        steps = max(output - 1, 1)
+        sums = [0.0] * len(self.layers)
+        for token in range(steps):
+            for i, layer in enumerate(self.layers):
+                sums[i] += seen(*self.scope(layer[0]), context + token, 1)
+        return self.decode_step(users, [s / steps for s in sums])
+
+    def decode_stepwise(self, users: int, context: int, output: int) -> float:
+        """Mean over output tokens of each one's own time."""
+        total = 0.0
+        for token in range(output - 1):
+            slots = [seen(*self.scope(layer[0]), context + token, 1) for layer in self.layers]
+            total += self.seconds(self.decode_step(users, slots))
+        return total / (output - 1)
+
+    def decode_step(self, users: int, slots: list[float]) -> Cost:
+        c = self.case
+        m = max(users / c.pp, 1.0)
+        total = Cost()
+        total.add(self.token_work(m, "decode"))
+        total.add(self.embedding(m, 1.0))
+        total.add(self.logits(m))
+        for layer, attended in zip(self.layers, slots, strict=True):
+            block = layer[0]
+            heads = block["heads"] / c.tp
+            qk, v, elements, pieces = attention_widths(block, absorbed=True)
+            P = self.peak(self.attention)
+            flop = m * attended * 2.0 * (qk + v) * heads / c.cp / P
+            slot = elements * math.ceil(pieces / c.tp) / pieces * self.width(self.kv)
+            byte = m * attended * slot / c.cp / self.W
+            if not self.calibrated:
+                total.add(Cost(flop, byte, 0.0, 0.0, 0.0, 0.0, flop, byte))
+                continue
+            fit = self.fit("decode_attention", "fp8" if self.width(self.kv) <= 1.0 else "bf16")
+            compute, memory = joined(flop / fit["e"], byte / fit["w"])
+            total.add(banded(fit, compute, memory, 0.0, fit["t0"], flop, byte))
+        return total
+
+
+def attention_widths(block: Doc, absorbed: bool = False) -> tuple[int, int, int, int]:
+    """(score width, value width, cached elements per token, pieces they divide into)."""
+    if block["kind"] == "mla":
+        latent = block["kv_lora_rank"] + block["qk_rope_head_dim"]
+        if absorbed:
+            return latent, block["kv_lora_rank"], latent, 1
+        return block["qk_nope_head_dim"] + block["qk_rope_head_dim"], block["v_head_dim"], latent, 1
+    d = block["head_dim"]
+    dv = block.get("v_head_dim", d)
+    return d, dv, block["kv_heads"] * (d + dv), block["kv_heads"]
+
+
+def elementwise(block: Doc) -> int:
+    """Elements that pass through memory between the matrices, per token."""
+    if block["kind"] == "attention":
+        d = block["head_dim"]
+        return int(2 * block["heads"] * (d + block.get("v_head_dim", d)))
+    if block["kind"] == "mla":
+        return int(2 * block["heads"] * (block["qk_nope_head_dim"] + block["qk_rope_head_dim"] + block["v_head_dim"]))
+    if block["kind"] == "dense":
+        return int(3 * block["intermediate"])
+    shared = int(block.get("shared_intermediate", 0))
+    return int(block["top_k"] * (2 * block["hidden"] + 3 * block["intermediate"]) + 3 * shared)
+
+
+def longest(scope: str, window: float, first: int, n: int) -> float:
+    """Keys that the best-sighted query among tokens first .. first + n - 1 sees."""
+    if scope == "full":
+        return float(first + n)
+    if scope == "sliding":
+        return min(first + n, window)
+    edges = [first, *range(math.ceil((first + 1) / window) * int(window), first + n, int(window)), first + n]
+    return max((b - 1) % window + 1 for _, b in pairwise(edges))
+
+
+def touched_keys(scope: str, window: float, first: int, n: int) -> float:
+    """Distinct keys that tokens first .. first + n - 1 see."""
+    if scope == "full":
+        return float(first + n)
+    if scope == "sliding":
+        return first + n - max(0, first - window + 1)
+    return float(first + n - first // window * window)
+
+
+def summary(case: Case) -> dict[str, Any]:
+    """Results under the names of the contract."""
+    o, c = Oracle(case), case
+    tokens = c.context + c.output
+    reserved = o.reserved(tokens, c.tp)
+    on_device = reserved / (c.tp * c.pp * c.cp)
+    found: dict[str, Any] = {
+        "kv_bytes_per_token": o.marginal(tokens),
+        "kv_bytes_per_user": o.state(tokens),
+        "kv_bytes_total": c.users * o.state(tokens),
+        "kv_bytes_total_reserved": c.users * reserved,
+        "weight_bytes": o.weight_bytes,
+        "weight_bytes_per_device": o.weight_bytes_per_device,
+        "max_users_hbm": math.floor(max(o.pool, 0.0) / on_device) * c.dp,
+        "fits": o.pool >= o.fullest * on_device,
+    }
+    free = c.devices * o.pool - c.users * reserved
+    found["hbm_free_bytes"] = free if found["fits"] else min(free, c.devices * (o.pool - o.fullest * on_device))
+    if not found["fits"]:
+        return found
+    new = c.context - c.cached
+    prefill = o.prefill(o.fullest, new, c.cached)
+    decode = o.decode(o.fullest, c.context, c.output)
+    t, tpot = o.seconds(prefill), o.seconds(decode)
+    after = c.output - 1
+    busy = c.users / (c.dp * o.fullest)
+    found |= {"prefill_s": t, "ttft_s": t, "e2el_s": t + after * tpot, "mfu": prefill.parts[6] * busy / t}
+    found["tpot_s"] = tpot if after else None
+    found["mbu"] = decode.parts[7] * busy * min(o.fullest / c.pp, 1.0) / tpot if after else None
+    found["output_tok_per_s"] = c.users * c.output / (t + after * tpot)
+    found["ttft_mean_s"] = mean_ttft(o, new, t)
+    found["ttft_low_s"], found["ttft_high_s"] = prefill.parts[4:6] if o.calibrated else (None, None)
+    names = ("compute", "memory", "network", "overhead")
+    if o.calibrated:
+        shares = [prefill.parts[i] + after * decode.parts[i] for i in range(4)]
+    else:
+        shares = [0.0] * 4
+        for cost, s in ((prefill, t), (decode, after * tpot)):
+            scaled = [cost.parts[i] / o.shares.get(n, 1.0) for i, n in enumerate(names[:3])]
+            shares[scaled.index(max(scaled))] += s
+    found["limit"] = names[shares.index(max(shares))]
+    return found
+
+
+def mean_ttft(o: Oracle, new: int, last: float) -> float:
+    """User by user: replicas are filled evenly, prompts (or groups that share a step) finish evenly spaced."""
+    total = 0.0
+    for replica in range(o.case.dp):
+        users = o.case.users // o.case.dp + (replica < o.case.users % o.case.dp)
+        if not users:
+            continue
+        groups = max(min(users, math.ceil(users * new / o.chunk)), 1) if o.calibrated else users
+        whole = last * users / o.fullest
+        total += users * sum(whole * (i + 1) / groups for i in range(groups)) / groups
+    return total / o.case.users
