@@ -108,6 +108,8 @@ def windows(c: Config, layers: int, context: int, traits: Traits) -> list[tuple[
     elif "use_sliding_window" in c.data and not c.flag("use_sliding_window"):
         return [("full", None)] * layers
     if scopes is None:
+        if window and window < context and pattern is None:
+            c.fail("sliding_window", "this model type has no sliding layers of its own", "name them by 'layer_types'")
         scopes = _by_pattern(c, layers, pattern if window else None)
     chunk = c.optional("attention_chunk_size", most=10**12) if "chunked" in scopes else None
     found: list[tuple[str, int | None]] = []
