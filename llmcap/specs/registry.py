@@ -40,6 +40,7 @@ KINDS: Final[dict[str, Kind]] = {
     "store": Kind("hardware/stores", "--store", "llmcap.specs.hardware"),
     "calibration": Kind("hardware/calibration", "--calibration", "llmcap.specs.calibration"),
     "transfers": Kind("hardware/transfers", "--transfers", "llmcap.specs.transfers"),
+    "prices": Kind("hardware/prices", "--prices", "llmcap.specs.prices"),
     "engine": Kind("engines", "--engine", "llmcap.specs.engine"),
     "assumptions": Kind("assumptions", "--assumptions", "llmcap.specs.assumptions"),
     "claims": Kind("measurements/claims", "--suite", "llmcap.specs.claims"),
