@@ -203,11 +203,12 @@ def capacity_message(setting: Setting, inputs: dict[str, Any], results: dict[str
         cures.append("--kv-dtype fp8")
     if inputs["weight_dtype"] in ("bf16", "fp16", "fp32"):
         cures.append("--weight-dtype fp8")
+    share = f"{setting.engine.memory_share:.0%}"
+    has = f"{devices} x {device.name} ({format_bytes(device.memory.capacity)} each, {share} usable)"
+    reserved = format_bytes(results["kv_bytes_total_reserved"])
     return (
         f"does not fit: weights {format_bytes(per_device)} per device and caches of {inputs['users']:,} users "
-        f"({format_bytes(results['kv_bytes_total_reserved'])} reserved) are short by {format_bytes(short)} on "
-        f"{devices} x {device.name} ({format_bytes(device.memory.capacity)} each, {setting.engine.memory_share:.0%} usable); "
-        f"what would fit: {'; '.join(cures)}"
+        f"({reserved} reserved) are short by {format_bytes(short)} on {has}; what would fit: {'; '.join(cures)}"
     )
 
 
