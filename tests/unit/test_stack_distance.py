@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 from collections import OrderedDict
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -46,7 +47,7 @@ def from_distances(requests: Requests, capacity: int) -> list[int]:
     starts = np.cumsum([0, *map(len, requests)])
     previous, _ = previous_access(blocks)
     run = running_maximum(needed_capacities(previous, starts), starts)
-    return [int((run[a:b] <= capacity).sum()) for a, b in zip(starts[:-1], starts[1:], strict=True)]
+    return [int((run[a:b] <= capacity).sum()) for a, b in pairwise(starts)]
 
 
 def capacities(requests: Requests) -> range:
