@@ -1,0 +1,79 @@
+"""How far llmcap's stated approximations are from a walk through every step, token and user.
+
+The bounds are what a reader may rely on; docs/theory.md repeats them. Only the calibrated set has steps.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from functools import cache
+
+import pytest
+
+from tests.oracle.estimate_oracle import Case, Oracle, mean_ttft
+from tests.oracle.test_estimate import WINDOWS, random_case
+
+
+@cache
+def cases(n: int = 90) -> list[Case]:
+    rng = random.Random(3)
+    drawn = [replace(random_case(rng), assumptions="calibrated", weight_dtype=None) for _ in range(n)]
+    return [c for c in drawn if Oracle(c).pool > 0]
+
+
+def stepwise(case: Case) -> tuple[float, float, list[float]]:
+    """(documented, step by step, each user's own) prefill seconds."""
+    o = Oracle(case)
+    new = case.context - case.cached
+    walked, done = o.prefill_stepwise(o.fullest, new, case.cached)
+    return o.prefill(o.fullest, new, case.cached).serial, walked, done
+
+
+def test_one_prompt_of_a_full_attention_model_needs_no_approximation() -> None:
+    exact = [c for c in cases() if "llama-3.1" in c.model and c.pp == 1 and Oracle(c).fullest == 1]
+    assert len(exact) >= 5
+    for case in exact:
+        documented, walked, _ = stepwise(case)
+        assert walked == pytest.approx(documented, rel=1e-9), case
+
+
+def test_prefill_is_within_a_fifth_of_the_walk() -> None:
+    """Packing, windows and pipeline fill together; the median is far closer."""
+    ratios = []
+    for case in cases():
+        documented, walked, _ = stepwise(case)
+        ratios.append(walked / documented)
+        assert 0.8 <= ratios[-1] <= 1.2, case
+    assert abs(sorted(ratios)[len(ratios) // 2] - 1.0) < 0.01
+
+
+@pytest.mark.parametrize("model", [WINDOWS, "llama-4-maverick"])
+def test_long_prompts_with_windows_are_within_two_per_cent(model: str) -> None:
+    """What is bounded rather than counted there: the keys in sight of windowed layers, never too few."""
+    for context in (20_000, 60_000, 200_000):
+        documented, walked, _ = stepwise(Case(model, context=context))
+        assert 0.98 * documented <= walked <= documented * (1 + 1e-12)
+
+
+def test_mean_ttft_is_within_a_quarter_of_user_by_user() -> None:
+    """Prompts that straddle steps finish later than evenly spaced ones: the closed form is on the low side."""
+    checked = 0
+    for case in cases():
+        if case.dp > 1:
+            continue
+        o = Oracle(case)
+        documented, walked, done = stepwise(case)
+        share = sum(done) / len(done) / walked
+        assert 0.95 <= share / (mean_ttft(o, case.context - case.cached, documented) / documented) <= 1.25, case
+        checked += case.users > 1
+    assert checked >= 10
+
+
+def test_decode_at_the_mean_position_equals_the_mean_over_positions() -> None:
+    """Attention time is all but linear in the tokens attended to."""
+    for case in cases()[:40]:
+        o = Oracle(replace(case, output=min(case.output, 200)))
+        if o.case.output > 1:
+            mean = o.seconds(o.decode(o.fullest, case.context, o.case.output))
+            assert o.decode_stepwise(o.fullest, case.context, o.case.output) == pytest.approx(mean, rel=1e-4), case
