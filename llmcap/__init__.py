@@ -7,7 +7,6 @@ The public names load on first use, so that `import llmcap` stays light.
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -20,10 +19,7 @@ if TYPE_CHECKING:
     from llmcap.errors import LlmcapError as LlmcapError
     from llmcap.errors import OptionError as OptionError
 
-try:
-    __version__ = version("llmcap-model")
-except PackageNotFoundError:  # run from a source tree without installation
-    __version__ = "0.1.0"
+__version__ = "0.1.0"
 
 _HOMES = {
     "Estimate": "llmcap.analyses.result",

@@ -86,6 +86,27 @@ OPTIONS: Final = _table(
     ("nic", "", "NIC", "other network cards for the server: an id or a YAML document"),
     ("nics", "cards", "NICs", "number of network cards in each server"),
     ("store", "", "store", "a remote store that the server mounts (adds the tier remote): an id or a YAML document"),
+    (
+        "tiers",
+        "",
+        "tier",
+        "a further tier, or another dram, nvme or remote: 'cxl:2 TB:100 GB/s', then optional :write=, :latency= and "
+        ":through=host|device|network|peer; may be given several times",
+    ),
+    (
+        "storage_path",
+        "",
+        "storage path",
+        "how drives and remote stores reach device memory: direct, or through a bounce buffer in host memory (default: "
+        "the server's)",
+    ),
+    ("transfer_block", "B", "block", "size of one transfer of a reload, such as '2 MiB' (default: the engine's)"),
+    (
+        "transfers_in_flight",
+        "transfers",
+        "in flight",
+        "transfers that each device keeps under way at once (default: the engine's)",
+    ),
 )
 
 #: Options of the command alone.

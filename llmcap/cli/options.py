@@ -32,12 +32,19 @@ _CASE: Final[dict[str, tuple[str, str]]] = {
     "nic": ("ID|FILE", "Parts of the server"),
     "nics": ("N", "Parts of the server"),
     "store": ("ID|FILE", "Parts of the server"),
+    "tiers": ("NAME:SIZE:RATE", "Parts of the server"),
+    "storage_path": ("direct|bounce", "Parts of the server"),
+    "transfer_block": ("SIZE", "Parts of the server"),
+    "transfers_in_flight": ("N", "Parts of the server"),
 }  # fmt: skip
 CASE_OPTIONS: Final = tuple(_CASE)
 _DEFAULTS: Final = {
     "model": "llama-4-maverick", "hardware": "dgx-b200", "users": "1", "context": "1M", "output_tokens": "1000",
     "cached_tokens": "0", "kv_policy": "hybrid", "assumptions": "calibrated", "engine": "vllm",
 }  # fmt: skip
+#: Options that may be given several times, and the flag where it is not the name.
+_REPEATED: Final = {"tiers"}
+_FLAGS: Final = {"tiers": "--tier"}
 _LISTS: Final = "; counts may be written 1M, 128Ki or 250k"
 
 
@@ -53,9 +60,9 @@ def help_of(name: str) -> str:
 def case_option(name: str, help_text: str | None = None) -> Any:
     """Annotated type of one option of a case."""
     metavar, panel = _CASE[name]
-    flag = "--" + name.replace("_", "-")
+    flag = _FLAGS.get(name, "--" + name.replace("_", "-"))
     option = typer.Option(flag, metavar=metavar, help=help_text or help_of(name), rich_help_panel=panel)
-    return Annotated[str | None, option]
+    return Annotated[list[str] | None if name in _REPEATED else str | None, option]
 
 
 Format = Annotated[
@@ -99,7 +106,7 @@ def with_case_options(
         @functools.wraps(command)
         def wrapper(**values: Any) -> None:
             given = {name: values.pop(name) for name in names}
-            command({name: value for name, value in given.items() if value is not None}, **values)
+            command(_given(given), **values)
 
         parameters = [
             *(p for p in own if _is_argument(p)),
@@ -113,6 +120,14 @@ def with_case_options(
         return wrapper
 
     return decorate
+
+
+def _given(values: dict[str, Any]) -> dict[str, Any]:
+    """The options that were given; an empty text is a slip (an unset shell variable), not the default."""
+    for name, value in values.items():
+        if isinstance(value, str) and not value.strip():
+            raise OptionError(_FLAGS.get(name, "--" + name.replace("_", "-")), "is empty", "give a value or leave it out")
+    return {name: value for name, value in values.items() if value is not None and value != []}
 
 
 def _is_argument(parameter: inspect.Parameter) -> bool:
