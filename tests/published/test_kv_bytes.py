@@ -167,6 +167,7 @@ def test_logical_bytes_leave_engine_records_out() -> None:
         ("nemotron-super-49b", 200_704),
         ("nemotron-3-nano-30b-a3b", 6_144),
         ("deepseek-v4-pro", 9_848),
+        ("minimax-m3", 137_472),
     ],
 )
 def test_growth_far_past_every_window(name: str, bf16_per_token: int) -> None:

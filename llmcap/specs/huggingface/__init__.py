@@ -27,9 +27,11 @@ _NESTED: Final = ("text_config", "llm_config", "language_config")
 #: Multimodal wrappers whose text part may leave out its own model type.
 _TEXT_OF: Final = {
     "mistral3": "mistral", "gemma3": "gemma3_text", "gemma3n": "gemma3n_text", "gemma4": "gemma4_text",
+    "gemma4_unified": "gemma4_unified_text",
     "llama4": "llama4_text", "qwen3_vl_moe": "qwen3_vl_moe_text", "qwen3_vl": "qwen3_vl_text",
     "qwen3_5": "qwen3_5_text", "qwen3_5_moe": "qwen3_5_moe_text", "kimi_k25": "kimi_k2", "step3_vl": "step3_text",
     "llava": "llama", "cohere2_vision": "cohere2",
+    "minimax_m3_vl": "minimax_m3_vl_text",
 }  # fmt: skip
 _GROK2: Final = "grok-2"
 
@@ -47,8 +49,12 @@ _READERS: Final[dict[str, Reader]] = {
     **{kind: _mixture_reader(*pair) for kind, pair in experts.MIXTURES.items()},
     "llama4_text": experts.llama4,
     "mimo_v2_flash": experts.mimo_v2,
+    "mimo_v2": experts.mimo_v2,
     "laguna": experts.laguna,
     "step3_text": experts.step3,
+    "minimax_m3_vl_text": experts.minimax_m3,
+    "minimax_m3_text": experts.minimax_m3,
+    "minimax_m3": experts.minimax_m3,
     "dbrx": experts.dbrx,
     _GROK2: experts.grok2,
     **latent.READERS,

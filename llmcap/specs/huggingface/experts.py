@@ -157,7 +157,7 @@ def mimo_v2(c: Config) -> Draft:
     full = softmax(c, d.hidden, Traits())
     full["v_head_dim"] = c.optional("v_head_dim") or full["head_dim"]
     window = c.count("sliding_window", "sliding_window_size")
-    c.skip("attention_chunk_size")
+    c.skip("attention_chunk_size", "attention_projection_layout", "hybrid_block_size", "processor_config")
     slide: Part = {
         "kind": "attention",
         "heads": c.count("swa_num_attention_heads"),
@@ -192,6 +192,50 @@ def laguna(c: Config) -> Draft:
     for i, (scope, window) in enumerate(windows(c, layers, d.context, traits)):
         mixer = scoped(part | {"heads": heads[i]}, scope, window)
         d.layer(d.mixer(named(scope, window), mixer), d.ffn(blocks[i]["kind"], blocks[i]))
+    return d
+
+
+def minimax_m3(c: Config) -> Draft:
+    """MiniMax-M3: whole K and V everywhere; sparse layers score blocks of 128 tokens by an index key of their own."""
+    d = start(c)
+    layers = layer_count(c)
+    traits = Traits(qk_norm="head")
+    nested = c.mapping("sparse_attention_config") or {}
+    inner = Config(nested, c.file, None, f"{c.path}sparse_attention_config.")
+    allowed = {"full_attention": "full", "minimax_m3_sparse": "sparse", "sparse_attention": "sparse"}
+    kinds = c.kinds("layer_types", layers, allowed)
+    if kinds is None:
+        flags = inner.counts_per_layer("sparse_attention_freq", layers)
+        if flags is None:
+            c.fail("layer_types", "missing", "name each layer full_attention or minimax_m3_sparse")
+        kinds = ["sparse" if flag else "full" for flag in flags]
+    inner.understood.update(str(key) for key in nested)
+
+    def index(name: str, alias: str) -> int:
+        return c.count(name) if c.has(name) else inner.count(alias)
+
+    part = softmax(c, d.hidden, traits)
+    sparse = part | {
+        "sparse": {
+            "index_heads": index("index_n_heads", "sparse_num_index_heads"),
+            "index_dim": index("index_head_dim", "sparse_index_dim"),
+            "block": index("index_block_size", "sparse_block_size"),
+            "top_blocks": index("index_topk_blocks", "sparse_topk_blocks"),
+            "local_blocks": index("index_local_blocks", "sparse_local_block"),
+        }
+    }
+    holds = c.kinds("mlp_layer_types", layers, {"dense": "dense", "sparse": "sparse"})
+    if holds is None:
+        listed = c.counts_per_layer("moe_layer_freq", layers)
+        holds = ["sparse" if flag else "dense" for flag in (listed or [1] * layers)]
+    shared = c.optional("shared_intermediate_size", minimum=0) or 0
+    block = mixture(c, width=c.count("intermediate_size"), shared=shared, router_bias=True)
+    wide = c.count("dense_intermediate_size") if "dense" in holds else 0
+    c.skip("dense_intermediate_size", "n_shared_experts", "num_mtp_modules", "use_routing_bias", "qk_norm_type")
+    for kind, hold in zip(kinds, holds, strict=True):
+        ffn: Part = block if hold == "sparse" else {"kind": "dense", "intermediate": wide}
+        mixer = d.mixer("sparse", sparse) if kind == "sparse" else d.mixer("attention", part)
+        d.layer(mixer, d.ffn(ffn["kind"], ffn))
     return d
 
 

@@ -90,5 +90,6 @@ READERS: Final[dict[str, Any]] = {
     "gemma3n_text": gemma3n,
     "gemma3n": gemma3n,
     "gemma4_text": gemma4,
+    "gemma4_unified_text": gemma4,
     "gemma4": gemma4,
 }

@@ -186,15 +186,9 @@ def lfm2(c: Config) -> Draft:
     """LFM2: short convolutions and attention by layer_types; the dense width is adjusted as the file says."""
     d = start(c, tied=True)
     layers = layer_count(c)
-    c.skip(
-        "conv_dim",
-        "conv_bias",
-        "conv_dim_out",
-        "conv_use_xavier_init",
-        "use_pos_enc",
-        "block_use_swiglu",
-        "full_attn_idxs",
-    )
+    c.skip("conv_dim", "conv_bias", "conv_dim_out", "conv_use_xavier_init", "use_pos_enc", "block_use_swiglu")
+    c.skip("full_attn_idxs", "num_heads", "block_dim", "block_mlp_init_scale", "block_out_init_scale")
+    c.skip("block_use_xavier_init")
     if c.flag("conv_bias"):
         c.fail("conv_bias", "a bias of the convolution is not understood")
     allowed = {"conv": "conv", "full_attention": "attention"}

@@ -167,7 +167,15 @@ def ling_linear(c: Config) -> Draft:
     group = c.count("layer_group_size")
     head_dim = c.count("head_dim")
     mixer = mla(c)
-    c.skip("group_norm_size", "use_qk_norm", "use_qkv_bias", "use_bias")
+    c.skip(
+        "max_window_layers",
+        "moe_router_enable_expert_bias",
+        "linear_silu",
+        "group_norm_size",
+        "use_qk_norm",
+        "use_qkv_bias",
+        "use_bias",
+    )
     lightning: Part = {"kind": "lightning", "heads": c.count("num_kv_heads_for_linear_attn"), "head_dim": head_dim}
     blocks = after_dense(c, d, layers, Traits(), router_bias=True)
     for i, block in enumerate(blocks):

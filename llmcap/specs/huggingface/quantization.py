@@ -57,6 +57,8 @@ def spared(names: Iterable[Any], layers: int) -> set[str]:
     for name in names:
         if not isinstance(name, str) or (kind := module_class(name)) is None:
             continue
+        if re.search(r"\.o_proj$", name):
+            continue  # one matrix of many: the rest of attention is quantised
         number = re.search(r"layers\.(\d+)\.", name)
         if number:
             layers_named.setdefault(kind, set()).add(number[1])
@@ -86,7 +88,7 @@ def weight_dtypes(c: Config, d: Draft) -> tuple[str, dict[str, str], int]:
         return base, pinned | d.weight_dtypes, 32
     if not isinstance(quantization, Mapping):
         c.fail("quantization_config", "must be a mapping")
-    dtype, group = _stored(c, quantization)
+    dtype, group, mixed = _stored(c, quantization)
     names: list[Any] = []
     for key in (
         "modules_to_not_convert",
@@ -107,59 +109,91 @@ def weight_dtypes(c: Config, d: Draft) -> tuple[str, dict[str, str], int]:
     if dtype == "mxfp4" and quantization.get("quant_method") == "mxfp4":
         # This method quantises experts only.
         pinned |= {kind: base for kind in ("attention", "dense", "shared_expert") if kind in present}
-    return dtype, pinned | d.weight_dtypes, group
+    return dtype, pinned | {kind: mixed[kind] for kind in sorted(present & set(mixed))} | d.weight_dtypes, group
 
 
-def _stored(c: Config, q: Mapping[str, Any]) -> tuple[str, int]:
-    """(dtype, int4 group) of the quantised weights."""
+def _stored(c: Config, q: Mapping[str, Any]) -> tuple[str, int, dict[str, str]]:
+    """(dtype, int4 group, dtypes of classes that differ) of the quantised weights."""
     method = str(q.get("quant_method") or "").lower().replace("_", "-")
     algorithm = q.get("quant_algo")
     if algorithm is None and isinstance(q.get("quantization"), Mapping):
         algorithm = q["quantization"].get("quant_algo")
     if isinstance(algorithm, str):
         if algorithm.upper() == "MIXED_PRECISION":
-            return _most_common(c, q), 32
+            return _mixed(c, q)
         if algorithm.upper() not in _ALGORITHMS:
             c.fail("quantization_config.quant_algo", f"'{printable(algorithm, 40)}' is not understood")
-        return _ALGORITHMS[algorithm.upper()], _group(c, q)
+        return _ALGORITHMS[algorithm.upper()], _group(c, q), {}
     if method in ("fp8", "fbgemm-fp8", "finegrained-fp8"):
-        return "fp8", 32
+        return "fp8", 32, {}
     if method == "mxfp4":
-        return "mxfp4", 32
+        return "mxfp4", 32, {}
     if method in ("awq", "gptq", "auto-round", "gptq-marlin", "awq-marlin"):
         bits = q.get("bits", q.get("w_bit", 4))
         if bits not in (4, 8):
             c.fail("quantization_config.bits", f"'{printable(bits, 20)}' is not understood", "4 and 8 are")
-        return ("int4" if bits == 4 else "int8"), _group(c, q)
+        return ("int4" if bits == 4 else "int8"), _group(c, q), {}
     if method == "bitsandbytes":
-        return ("int4", 64) if q.get("load_in_4bit") or q.get("_load_in_4bit") else ("int8", 64)
-    form = q.get("format")
-    if form in _FORMATS:
-        return _FORMATS[str(form)], 32
-    if method in ("compressed-tensors", "") and isinstance(q.get("config_groups"), Mapping):
+        return ("int4" if q.get("load_in_4bit") or q.get("_load_in_4bit") else "int8"), 64, {}
+    if isinstance(q.get("config_groups"), Mapping):
         return _compressed(c, q["config_groups"])
+    form = q.get("format")
+    if isinstance(form, str) and form in _FORMATS:
+        return _FORMATS[form], 32, {}
     c.fail(
-        "quantization_config.quant_method", f"'{printable(q.get('quant_method'), 40)}' is not understood",
+        "quantization_config.quant_method",
+        f"'{printable(q.get('quant_method'), 40)}' is not understood",
         "known: fp8, mxfp4, awq, gptq, bitsandbytes, compressed-tensors, modelopt",
-    )  # fmt: skip
+    )
 
 
-def _compressed(c: Config, groups: Mapping[str, Any]) -> tuple[str, int]:
+def _compressed(c: Config, groups: Mapping[str, Any]) -> tuple[str, int, dict[str, str]]:
+    """compressed-tensors: each group has its number format and the modules it holds for."""
+    found: list[tuple[str, str]] = []
+    size = 32
     for group in groups.values():
         weights = group.get("weights") if isinstance(group, Mapping) else None
         if not isinstance(weights, Mapping):
             continue
         bits, kind = weights.get("num_bits"), weights.get("type", "int")
-        size = weights.get("group_size")
         known: dict[tuple[Any, Any], str] = {(8, "float"): "fp8", (8, "int"): "int8", (4, "int"): "int4"}
-        if (bits, kind) == (4, "float"):
-            return ("nvfp4" if size == 16 else "mxfp4"), 32
-        if (bits, kind) in known:
-            return known[bits, kind], _group(c, weights)
-        c.fail(
-            "quantization_config.config_groups", f"{printable(bits, 20)}-bit {printable(kind, 20)} is not understood"
-        )
-    c.fail("quantization_config.config_groups", "names no weights")
+        known[4, "float"] = "nvfp4" if weights.get("group_size") == 16 else "mxfp4"
+        if (bits, kind) not in known:
+            what = f"{printable(bits, 20)}-bit {printable(kind, 20)}"
+            c.fail("quantization_config.config_groups", f"{what} is not understood")
+        dtype = known[bits, kind]
+        size = _group(c, weights) if dtype == "int4" else size
+        targets = group.get("targets")
+        found += [(str(name), dtype) for name in (targets if isinstance(targets, list) else ["Linear"])]
+    if not found:
+        c.fail("quantization_config.config_groups", "names no weights")
+    default, by_class = _by_class(found)
+    return default, size, by_class
+
+
+def _mixed(c: Config, q: Mapping[str, Any]) -> tuple[str, int, dict[str, str]]:
+    """ModelOpt's mixed precision: an algorithm per module."""
+    layers = q.get("quantized_layers")
+    if not isinstance(layers, Mapping) or not layers:
+        hint = "give weight dtypes in YAML"
+        c.fail("quantization_config.quant_algo", "MIXED_PRECISION needs quantized_layers", hint)
+    algorithms = {str(n): str(v.get("quant_algo", "")).upper() for n, v in layers.items() if isinstance(v, Mapping)}
+    found = [(name, _ALGORITHMS[a]) for name, a in algorithms.items() if a in _ALGORITHMS]
+    if not found:
+        c.fail("quantization_config.quantized_layers", "names no algorithm that is understood")
+    default, by_class = _by_class(found)
+    return default, 32, by_class
+
+
+def _by_class(modules: list[tuple[str, str]]) -> tuple[str, dict[str, str]]:
+    """(most common dtype, the most common dtype of each class where it differs) of (module, dtype) pairs."""
+    default = Counter(dtype for _, dtype in modules).most_common(1)[0][0]
+    counts: dict[str, Counter[str]] = {}
+    for name, dtype in modules:
+        if (kind := module_class(name)) is not None:
+            counts.setdefault(kind, Counter())[dtype] += 1
+    common = {kind: count.most_common(1)[0][0] for kind, count in counts.items()}
+    return default, {kind: dtype for kind, dtype in common.items() if dtype != default}
 
 
 def _group(c: Config, q: Mapping[str, Any]) -> int:
@@ -169,15 +203,3 @@ def _group(c: Config, q: Mapping[str, Any]) -> int:
     if isinstance(size, bool) or not isinstance(size, int) or not 0 < size <= 1_000_000:
         c.fail("quantization_config.group_size", f"'{printable(size, 20)}' must be a whole number, or -1")
     return size
-
-
-def _most_common(c: Config, q: Mapping[str, Any]) -> str:
-    layers = q.get("quantized_layers")
-    if not isinstance(layers, Mapping) or not layers:
-        c.fail("quantization_config.quant_algo", "MIXED_PRECISION needs quantized_layers", "give weight dtypes in YAML")
-    found = Counter(str(v.get("quant_algo", "")).upper() for v in layers.values() if isinstance(v, Mapping))
-    for algorithm, _ in found.most_common():
-        if algorithm in _ALGORITHMS:
-            c.notes.append("mixed precision: the weights take the dtype of most layers")
-            return _ALGORITHMS[algorithm]
-    c.fail("quantization_config.quantized_layers", "names no algorithm that is understood")
