@@ -36,6 +36,7 @@ from llmcap.specs.registry import list_ids, load_as
 from llmcap.specs.transfers import Transfers
 
 Row = dict[str, Any]
+_KEPT_WIDE = ("embedding", "lm_head", "norm", "router")
 
 
 def model_rows() -> list[Row]:
@@ -146,9 +147,8 @@ def default_kv_dtype(model: Model) -> str:
 
 def _stored(model: Model) -> dict[str, str]:
     """Weight classes that are stored otherwise than the bulk: quantised checkpoints keep the ends and routers wide."""
-    if model.weight_dtype not in NARROW:
-        return dict(model.weight_dtypes)
-    return {**dict.fromkeys(("embedding", "lm_head", "norm", "router"), "bf16"), **model.weight_dtypes}
+    wide = dict.fromkeys(_KEPT_WIDE, "bf16") if model.weight_dtype in NARROW else {}
+    return wide | {str(part): str(dtype) for part, dtype in model.weight_dtypes.items()}
 
 
 def _formulas(structure: Structure, kv_dtype: str, kind: str, constant: bool) -> Iterator[str]:

@@ -107,9 +107,10 @@ def _model_problems(model: Model) -> Iterator[tuple[str, str, str]]:
         yield "published.parameters_total", f"states {stated:,}, the layers hold {total:,}", "check the shapes"
 
 
-def _last_digit(stated: int) -> int:
+def _last_digit(stated: int) -> float:
     """Weight of the last digit that a rounded count gives; billions are the unit of a name such as 120B."""
-    return min(10 ** (len(str(stated)) - len(str(stated).rstrip("0"))), 10**9)
+    zeros = len(str(stated)) - len(str(stated).rstrip("0"))
+    return 10.0 ** min(zeros, 9)
 
 
 def _reference_problems(document: Any) -> Iterator[tuple[str, str, str]]:

@@ -21,6 +21,7 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
         "Time to first token, KV cache, memory, and reload against recompute for each tier.",
     ),
     "validate": ("llmcap.cli.validate", "validate", "Hold published claims against the model: which stand, and why."),
+    "sweep": ("llmcap.cli.sweep", "sweep", "Evaluate every case of a scenario into a CSV or Parquet file."),
     "models": ("llmcap.cli.models", "models", "List, show, import and check model documents."),
     "hardware": ("llmcap.cli.hardware", "hardware", "List, show and check hardware documents."),
     "schema": ("llmcap.cli.schema", "schema", "Print the JSON Schema of a kind of document."),
@@ -165,7 +166,8 @@ def _write_help(command: Any, ctx: Any, formatter: Any) -> None:
     panels: dict[str, list[tuple[str, str]]] = {}
     for parameter in command.get_params(ctx):
         if not getattr(parameter, "hidden", False):
-            panels.setdefault(getattr(parameter, "rich_help_panel", None) or "Options", []).append(_record(parameter))
+            usual = "Arguments" if parameter.param_type_name == "argument" else "Options"
+            panels.setdefault(getattr(parameter, "rich_help_panel", None) or usual, []).append(_record(parameter))
     for title in sorted(panels, key=lambda title: title == "Options"):
         with formatter.section(title):
             formatter.write_dl(panels[title], col_max=28)

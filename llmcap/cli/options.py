@@ -14,6 +14,8 @@ from llmcap.errors import OptionError, did_you_mean, printable
 from llmcap.glossary import GLOSSARY
 
 FORMATS: Final = ("table", "json", "csv", "md")
+SHEET_FORMATS: Final = ("table", "json")
+"""Of answers that are no table of rows."""
 
 #: option -> (placeholder, panel of the help)
 _CASE: Final[dict[str, tuple[str, str]]] = {
@@ -66,7 +68,17 @@ def case_option(name: str, help_text: str | None = None) -> Any:
 
 
 Format = Annotated[
-    str | None, typer.Option("--format", metavar="|".join(FORMATS), help=help_of("format"), rich_help_panel="Output")
+    str | None,
+    typer.Option("--format", metavar="|".join(FORMATS), help=help_of("format"), rich_help_panel="Output"),
+]
+SheetFormat = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        metavar="|".join(SHEET_FORMATS),
+        help="Form of the answer: table for people, json for programs (default: table).",
+        rich_help_panel="Output",
+    ),
 ]
 OutputFile = Annotated[
     Path | None, typer.Option("--output", "-o", metavar="FILE", help=help_of("output"), rich_help_panel="Output")
@@ -126,7 +138,9 @@ def _given(values: dict[str, Any]) -> dict[str, Any]:
     """The options that were given; an empty text is a slip (an unset shell variable), not the default."""
     for name, value in values.items():
         if isinstance(value, str) and not value.strip():
-            raise OptionError(_FLAGS.get(name, "--" + name.replace("_", "-")), "is empty", "give a value or leave it out")
+            raise OptionError(
+                _FLAGS.get(name, "--" + name.replace("_", "-")), "is empty", "give a value or leave it out"
+            )
     return {name: value for name, value in values.items() if value is not None and value != []}
 
 

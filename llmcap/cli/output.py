@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable
@@ -68,3 +69,8 @@ def _match_mode(temporary: Path, file: Path) -> None:
     mask = os.umask(0)
     os.umask(mask)
     temporary.chmod(0o666 & ~mask)
+
+
+def page_width() -> int:
+    """Columns of the terminal, 120 where there is none."""
+    return min(max(shutil.get_terminal_size((120, 24)).columns, 40), 160)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from llmcap.errors import printable
@@ -41,19 +41,16 @@ def markdown_text(rows: Sequence[Row], columns: Sequence[str] | None = None) -> 
     return "\n".join(lines) + "\n"
 
 
-def plain_table(rows: Sequence[Row], columns: Sequence[str] | None = None) -> str:
-    """Columns aligned with spaces, numbers to the right; for a terminal of any width."""
+def plain_table(rows: Sequence[Row], columns: Sequence[str] | None = None, right: Collection[str] = ()) -> str:
+    """Columns aligned with spaces; numbers, and the columns named in `right`, to the right."""
     names = list(columns or columns_of(rows))
     cells = [[printable(_cell(row.get(name)), 100) for name in names] for row in rows]
     widths = [max(len(name), *(len(line[i]) for line in cells)) if cells else len(name) for i, name in enumerate(names)]
-    right = [bool(rows) and all(_is_number(row.get(name)) for row in rows) for name in names]
+    to_right = [name in right or (bool(rows) and all(_is_number(row.get(name)) for row in rows)) for name in names]
 
     def line(texts: Sequence[str]) -> str:
-        padded = (
-            text.rjust(width) if to_right else text.ljust(width)
-            for text, width, to_right in zip(texts, widths, right, strict=True)
-        )  # fmt: skip
-        return "  ".join(padded).rstrip()
+        padded = zip(texts, widths, to_right, strict=True)
+        return "  ".join(text.rjust(width) if number else text.ljust(width) for text, width, number in padded).rstrip()
 
     return "\n".join([line(names), *(line(texts) for texts in cells)]) + "\n"
 
