@@ -115,14 +115,16 @@ def server_page(sheet: Mapping[str, Any], width: int) -> str:
         }
         for tier in sheet["tiers"]
     ]
+    each = "per device and direction"
     facts = {
         "Devices": f"{sheet['devices']} x {sheet['device']}",
         "Dense peaks": f"{peaks} (each)",
         "Memory": f"{format_bytes(memory['capacity_bytes'])} each as the driver reports "
-        f"({format_bytes(memory['marketing_bytes'])} on the datasheet), {format_rate(memory['read_bytes_per_s'], 'B/s')}",
-        "Scale-up": f"{links['scale_up']}, {format_rate(links['scale_up_bytes_per_s'], 'B/s')} per device and direction",
-        "Host link": f"{format_rate(links['host_bytes_per_s'], 'B/s')} per device and direction",
-        "Network": f"{nic} per device and direction",
+        f"({format_bytes(memory['marketing_bytes'])} on the datasheet), "
+        f"{format_rate(memory['read_bytes_per_s'], 'B/s')}",
+        "Scale-up": f"{links['scale_up']}, {format_rate(links['scale_up_bytes_per_s'], 'B/s')} {each}",
+        "Host link": f"{format_rate(links['host_bytes_per_s'], 'B/s')} {each}",
+        "Network": f"{nic} {each}",
         "Calibration": sheet["calibration"],
     }
     lines = [

@@ -185,7 +185,7 @@ def load_document(path: Path, document_type: type[D]) -> D:
 def dump_document(document: Document) -> str:
     """The document as YAML: fields in the order of their definition, sources last, quantities with units.
 
-    Reading the text back gives an equal document. Optional fields that were left empty stay out.
+    Reading the text back gives an equal document. Optional fields that were left out or empty stay out.
     """
     content = _plain(document, document.model_dump(mode="json", by_alias=True))
     if "sources" in content:
@@ -205,7 +205,8 @@ def _plain(value: Any, dumped: Any) -> Any:
         kept: dict[str, Any] = {}
         for name, field in type(value).model_fields.items():
             item = getattr(value, name)
-            if item in (None, "", (), {}) and item == field.get_default(call_default_factory=True):
+            unset = name != "schema_" and name not in value.model_fields_set
+            if (unset or item in (None, "", (), {})) and item == field.get_default(call_default_factory=True):
                 continue
             key = field.alias or name
             kept[key] = _plain(item, dumped[key])
