@@ -205,7 +205,8 @@ def _plain(value: Any, dumped: Any) -> Any:
         kept: dict[str, Any] = {}
         for name, field in type(value).model_fields.items():
             item = getattr(value, name)
-            unset = name != "schema_" and name not in value.model_fields_set
+            # A default number would ask for a source; a default tag tells the members of a union apart.
+            unset = name not in value.model_fields_set and isinstance(item, int | float)
             if (unset or item in (None, "", (), {})) and item == field.get_default(call_default_factory=True):
                 continue
             key = field.alias or name
