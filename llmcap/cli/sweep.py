@@ -1,0 +1,245 @@
+"""`llmcap sweep`: a scenario's cases into a CSV or Parquet file, here, in several processes, or on a cluster."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from llmcap.cli.options import chosen_format
+from llmcap.errors import OptionError, printable
+
+if TYPE_CHECKING:
+    from llmcap.analyses.sweep import Sweep
+    from llmcap.report.sweep_files import Job
+    from llmcap.specs.scenario import Scenario
+
+
+def _option(panel: str, *names: str, metavar: str | None = None, help: str) -> Any:
+    return typer.Option(*names, metavar=metavar, help=help, rich_help_panel=panel)
+
+
+ScenarioName = Annotated[
+    str | None, typer.Argument(metavar="[SCENARIO]", help="Id of a shipped scenario, or a YAML file.")
+]
+Output = Annotated[
+    Path | None,
+    _option(
+        "Output",
+        "--output",
+        "-o",
+        metavar="FILE",
+        help="File to write, .parquet or .csv; without it CSV goes to stdout.",
+    ),
+]
+FileFormat = Annotated[
+    str | None,
+    _option(
+        "Output", "--format", metavar="parquet|csv|json",
+        help="Form of a file whose name does not tell; json: the size under --dry-run as JSON.",
+    ),
+]  # fmt: skip
+Sets = Annotated[
+    list[str] | None,
+    _option(
+        "Scenario", "--set", metavar="NAME=VALUES",
+        help="Replace or add an option or axis: users=1,10,100 or 'context=log 1k..1M 40 points'. May be repeated.",
+    ),
+]  # fmt: skip
+Override = Annotated[
+    str | None,
+    _option("Scenario", "--override", metavar="NAME", help="Lay a named override of the scenario over its base."),
+]
+Limit = Annotated[str | None, _option("Scenario", "--limit", metavar="N", help="Only the first N points of the grid.")]
+From = Annotated[
+    Path | None, _option("Scenario", "--from", metavar="FILE", help="Repeat the sweep of a .meta.json, byte for byte.")
+]
+DryRun = Annotated[bool, _option("Running", "--dry-run", help="Tell the size and stop.")]
+Resume = Annotated[bool, _option("Running", "--resume", help="Continue a sweep that was interrupted.")]
+Workers = Annotated[
+    str | None,
+    _option("Running", "--workers", metavar="N", help="Local processes (default: two threads of this one)."),
+]
+Scheduler = Annotated[
+    str | None,
+    _option(
+        "Running", "--scheduler", metavar="ADDRESS",
+        help="Dask scheduler such as tcp://host:8786; the output is then a folder of Parquet parts.",
+    ),
+]  # fmt: skip
+ChunkCases = Annotated[
+    str | None,
+    _option(
+        "Running", "--chunk-cases", metavar="N", help="Cases evaluated together; bounds the memory (default: 131072)."
+    ),
+]
+Quiet = Annotated[bool, _option("Running", "--quiet", "-q", help="No size and no progress on stderr.")]
+
+
+def sweep(
+    scenario: ScenarioName = None,
+    output: Output = None,
+    form: FileFormat = None,
+    sets: Sets = None,
+    override: Override = None,
+    limit: Limit = None,
+    source: From = None,
+    dry_run: DryRun = False,
+    resume: Resume = False,
+    workers: Workers = None,
+    scheduler: Scheduler = None,
+    chunk_cases: ChunkCases = None,
+    quiet: Quiet = False,
+) -> None:
+    """Evaluate every case of a scenario into a CSV or Parquet file.
+
+    Cases that do not fit stay in the file, with empty times, fits false and limit capacity. Without SCENARIO the
+    shipped scenarios are listed.
+    """
+    if scenario is None and source is None:
+        _list_scenarios()
+        return
+    from llmcap.analyses.options import count
+    from llmcap.report.sweep_files import Job, format_of
+
+    numbers = {
+        name: None if text is None else count(name, text)
+        for name, text in (("limit", limit), ("workers", workers), ("chunk_cases", chunk_cases))
+    }
+    if source is not None:
+        job, output = _repeated(source, output, scenario, sets, override, limit, chunk_cases)
+    else:
+        assert scenario is not None
+        document, file = _load(scenario, sets or [], override)
+        chosen = "parquet" if scheduler else format_of(output, None if dry_run else form) if output else "csv"
+        from llmcap.analyses.grid import CHUNK_CASES
+
+        job = Job.of(
+            document, chosen, chunk_cases=numbers["chunk_cases"] or CHUNK_CASES, limit=numbers["limit"], file=file
+        )
+    planned = job.sweep()
+    if dry_run:
+        _dry_run(planned, job, chosen_format(form, allowed=("table", "json")))
+        return
+    say: Callable[[str], None] = (lambda text: None) if quiet else (lambda text: print(text, file=sys.stderr))
+    say(_size(planned, job))
+    if scheduler is not None:
+        _on_cluster(job, planned, output, scheduler, resume, say)
+        return
+    if output is None:
+        if resume:
+            raise OptionError("--resume", "needs a file to continue", "give -o FILE")
+        _to_stdout(planned, job)
+        return
+    _to_file(planned, job, output, resume, numbers["workers"] or 0, quiet, say)
+
+
+def _load(name: str, sets: list[str], override: str | None) -> tuple[Scenario, str]:
+    from llmcap.analyses.scenarios import adjusted
+    from llmcap.specs.registry import load_as
+    from llmcap.specs.scenario import Scenario
+
+    loaded = load_as(Scenario, "scenario", name)
+    return adjusted(loaded.document, sets, override), printable(str(loaded.path), 200)
+
+
+def _repeated(source: Path, output: Path | None, *others: object) -> tuple[Job, Path]:
+    if any(other not in (None, [], False) for other in others):
+        raise OptionError(
+            "--from", "repeats a sweep as it was", "leave out SCENARIO, --set, --override, --limit and --chunk-cases"
+        )
+    from llmcap.report.sweep_files import Job, changed_since, read_meta
+
+    meta = read_meta(source)
+    job = Job.from_meta(meta, str(source))
+    for line in changed_since(meta, job):
+        print(f"Warning: {line}; the file may differ", file=sys.stderr)
+    if output is None:
+        if not source.name.endswith(".meta.json"):
+            raise OptionError("--output", "no file to write", "give -o FILE")
+        output = source.with_name(source.name.removesuffix(".meta.json"))
+    return job, output
+
+
+def _size(planned: Sweep, job: Job) -> str:
+    grid = planned.grid
+    name = grid.scenario.id
+    columns = f"{len(planned.columns)} columns"
+    if grid.points > 200_000_000:
+        return f"{name}: up to {grid.points:,} cases, {len(grid.settings):,} settings, {columns}"
+    cases, rows = grid.count_cases()
+    limited = f", of which the first {job.limit:,}" if job.limit is not None and job.limit < grid.points else ""
+    rows = rows if planned.by_tier else cases
+    return f"{name}: {cases:,} cases, {rows:,} rows{limited}; {len(grid.settings):,} settings, {columns}"
+
+
+def _dry_run(planned: Sweep, job: Job, form: str) -> None:
+    if form == "table":
+        print(_size(planned, job))
+        return
+    import json
+
+    cases, rows = planned.grid.count_cases()
+    size = {
+        "scenario": planned.grid.scenario.id, "cases": cases, "rows": rows if planned.by_tier else cases,
+        "settings": len(planned.grid.settings), "columns": [c.name for c in planned.columns],
+    }  # fmt: skip
+    print(json.dumps(size, indent=1))
+
+
+def _to_stdout(planned: Sweep, job: Job) -> None:
+    from llmcap.report.sweep_files import chunk_count, encoded_chunk
+
+    if job.form != "csv":
+        raise OptionError("--output", "Parquet needs a file", "give -o FILE.parquet")
+    for index in range(chunk_count(planned, job.limit)):
+        sys.stdout.buffer.write(encoded_chunk(planned, job, index).body)
+    sys.stdout.buffer.flush()
+
+
+def _to_file(
+    planned: Sweep, job: Job, output: Path, resume: bool, workers: int, quiet: bool, say: Callable[[str], None]
+) -> None:
+    from llmcap.report.sweep_files import write_sweep
+
+    start = time.perf_counter()
+    if not quiet and sys.stderr.isatty():
+        from llmcap.cli.progress import progress_bar
+
+        with progress_bar(_expected_rows(planned, job)) as advance:
+            rows = write_sweep(job, output, sweep=planned, resume=resume, workers=workers, progress=advance)
+    else:
+        rows = write_sweep(job, output, sweep=planned, resume=resume, workers=workers)
+    seconds = time.perf_counter() - start
+    say(f"{rows:,} rows in {seconds:.1f} s ({rows / seconds / 1e6:.2f} M rows/s): {output}")
+
+
+def _expected_rows(planned: Sweep, job: Job) -> int | None:
+    if planned.grid.points > 200_000_000 or job.limit is not None:
+        return None
+    cases, rows = planned.grid.count_cases()
+    return rows if planned.by_tier else cases
+
+
+def _on_cluster(
+    job: Job, planned: Sweep, output: Path | None, scheduler: str, resume: bool, say: Callable[[str], None]
+) -> None:
+    if output is None:
+        raise OptionError("--scheduler", "needs a folder for the parts", "give -o FOLDER, which all workers can reach")
+    from llmcap.report.cluster import run_on_cluster
+
+    rows = run_on_cluster(job, planned, output, scheduler, resume=resume)
+    say(f"{rows:,} rows in {output}")
+
+
+def _list_scenarios() -> None:
+    from llmcap.specs.registry import list_ids, load_as
+    from llmcap.specs.scenario import Scenario
+
+    for identity in list_ids("scenario"):
+        document: Any = load_as(Scenario, "scenario", identity).document
+        print(f"{identity:<28} {document.question}")

@@ -1,0 +1,237 @@
+"""A sweep into a file: what it is made of, who encodes its chunks, and how it is repeated."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import multiprocessing
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+
+import llmcap
+from llmcap.analyses.grid import Grid
+from llmcap.analyses.sweep import Sweep
+from llmcap.errors import DocumentError, LlmcapError, OptionError, Problem, did_you_mean, printable
+from llmcap.report.arrow import Encoded, FileFormat, encode
+from llmcap.report.stream import StreamFile
+from llmcap.specs.scenario import Scenario
+
+META_SCHEMA: Final = "llmcap.sweep-meta/1"
+_RESTARTS: Final = 3
+"""Times that a pool whose process died is set up again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Everything that the bytes of a sweep's file depend on; small, and the same in every process."""
+
+    scenario: Mapping[str, Any]
+    """The scenario's document as plain data, options of the command included."""
+    form: FileFormat
+    chunk_cases: int
+    limit: int | None = None
+    """Only the first points of the grid."""
+    file: str = ""
+
+    @classmethod
+    def of(
+        cls, scenario: Scenario, form: FileFormat, *, chunk_cases: int, limit: int | None = None, file: str = ""
+    ) -> Job:
+        return cls(scenario.model_dump(mode="json", by_alias=True), form, chunk_cases, limit, file)
+
+    @classmethod
+    def from_meta(cls, meta: Mapping[str, Any], file: str = "") -> Job:
+        """The job that a `.meta.json` records."""
+        arguments = meta["arguments"]
+        return cls(meta["scenario"], arguments["format"], arguments["chunk_cases"], arguments["limit"], file)
+
+    def sweep(self) -> Sweep:
+        """The sweep, built afresh."""
+        return Sweep(Grid(Scenario.model_validate(self.scenario), file=self.file, chunk_cases=self.chunk_cases))
+
+    def meta(self, sweep: Sweep) -> dict[str, Any]:
+        """Versions, documents and arguments: enough to repeat the file, and nothing that changes between runs."""
+        documents = sorted({d for setting, _ in sweep.grid.settings for d in setting.documents})
+        return {
+            "schema": META_SCHEMA,
+            "versions": {"llmcap": llmcap.__version__, "pyarrow": pa.__version__},
+            "specs": [{"id": identity, "sha256": digest} for identity, digest in documents],
+            "arguments": {"format": self.form, "chunk_cases": self.chunk_cases, "limit": self.limit},
+            "scenario": dict(self.scenario),
+        }
+
+
+def meta_text(meta: Mapping[str, Any]) -> str:
+    """The `.meta.json` of a file."""
+    return json.dumps(meta, indent=1, ensure_ascii=False) + "\n"
+
+
+def meta_path(path: Path) -> Path:
+    """Where the arguments of a sweep's file are kept."""
+    return path.with_name(f"{path.name}.meta.json")
+
+
+def identity_of(meta: Mapping[str, Any]) -> str:
+    """Digest of what the bytes depend on."""
+    return hashlib.sha256(json.dumps(meta, sort_keys=True).encode()).hexdigest()
+
+
+def read_meta(path: Path) -> dict[str, Any]:
+    """The arguments of an earlier sweep.
+
+    Raises
+    ------
+    DocumentError
+    """
+    file = printable(str(path), 200)
+    try:
+        meta = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DocumentError(
+            [Problem(file, None, "", f"cannot be read: {error}", "name a .meta.json of a sweep")]
+        ) from None
+    if not isinstance(meta, dict) or meta.get("schema") != META_SCHEMA:
+        raise DocumentError([Problem(file, 1, "schema", f"is not {META_SCHEMA}", "name a .meta.json of a sweep")])
+    return meta
+
+
+def changed_since(meta: Mapping[str, Any], job: Job) -> list[str]:
+    """What differs now from when a `.meta.json` was written: versions and documents."""
+    now = job.meta(job.sweep())
+    changes = [
+        f"{name} is {now['versions'][name]}, was {version}"
+        for name, version in meta.get("versions", {}).items()
+        if now["versions"].get(name) != version
+    ]
+    before = {spec["id"]: spec["sha256"] for spec in meta.get("specs", ())}
+    changes += [
+        f"document {s['id']} has changed" for s in now["specs"] if before.get(s["id"], s["sha256"]) != s["sha256"]
+    ]
+    return changes
+
+
+def format_of(path: Path, asked: str | None) -> FileFormat:
+    """File format by option or by the ending of the name.
+
+    Raises
+    ------
+    OptionError
+    """
+    plain = (asked or path.suffix.lstrip(".")).strip().lower()
+    plain = {"pq": "parquet"}.get(plain, plain)
+    if plain == "parquet":
+        return "parquet"
+    if plain == "csv":
+        return "csv"
+    hint = did_you_mean(plain, ("parquet", "csv")) or "end it in .parquet or .csv"
+    raise OptionError("--output", f"'{printable(path.name, 80)}' tells no format of a sweep", hint)
+
+
+def chunk_count(sweep: Sweep, limit: int | None) -> int:
+    """Chunks that are needed for the first `limit` points of the grid."""
+    if limit is None or limit >= sweep.grid.points:
+        return sweep.grid.chunks
+    return next(i + 1 for i in range(sweep.grid.chunks) if sweep.grid.offset(i + 1) >= limit)
+
+
+def write_sweep(
+    job: Job, path: Path, *, sweep: Sweep | None = None, resume: bool = False, workers: int = 0,
+    progress: Callable[[int], None] | None = None,
+) -> int:  # fmt: skip
+    """Run a job into a file and return the number of rows.
+
+    Parameters
+    ----------
+    job : Job
+    path : Path
+        The file; beside it appears `<name>.meta.json`.
+    sweep : Sweep, optional
+        The job's sweep if it is at hand.
+    resume : bool
+        Continue after a kill.
+    workers : int
+        Processes that evaluate and encode; 0: threads of this one.
+    progress : callable, optional
+        Told the number of rows in the file after each chunk.
+    """
+    sweep = sweep or job.sweep()
+    meta = job.meta(sweep)
+    with StreamFile(path, job.form, identity_of(meta), resume=resume) as file:
+        if progress is not None:
+            progress(file.rows)
+        indices = range(file.chunks, chunk_count(sweep, job.limit))
+        made = _in_processes(job, indices, workers) if workers else _in_threads(sweep, job, indices)
+        file.extend(made, progress)
+        file.finish((meta_path(path), meta_text(meta)))
+        return file.rows
+
+
+def encoded_chunk(sweep: Sweep, job: Job, index: int) -> Encoded:
+    """Evaluate and encode one chunk."""
+    return encode(sweep.columns, sweep.rows_of(sweep.grid.box(index), job.limit), job.form)
+
+
+def _in_threads(sweep: Sweep, job: Job, indices: range) -> Iterator[Encoded]:
+    """Two threads: while one encodes, the other evaluates; numpy and Arrow let go of the interpreter's lock."""
+    with ThreadPoolExecutor(2) as pool:
+        yield from _ordered(pool, lambda i: pool.submit(encoded_chunk, sweep, job, i), indices, ahead=2)
+
+
+_worker: tuple[Sweep, Job] | None = None
+
+
+def _start_worker(job: Job) -> None:
+    global _worker
+    _worker = (job.sweep(), job)
+
+
+def _work(index: int) -> Encoded:
+    assert _worker is not None
+    sweep, job = _worker
+    return encoded_chunk(sweep, job, index)
+
+
+def _in_processes(job: Job, indices: range, workers: int) -> Iterator[Encoded]:
+    """Local processes; one that dies is replaced and its chunks are computed again."""
+    context = multiprocessing.get_context("spawn")
+    following = indices.start
+    for attempt in range(_RESTARTS + 1):
+        pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker, initargs=(job,))
+        try:
+            rest = range(following, indices.stop)
+            for chunk in _ordered(pool, lambda i: pool.submit(_work, i), rest, ahead=workers + 2):  # noqa: B023
+                yield chunk
+                following = chunk.index + 1
+            return
+        except BrokenProcessPool:
+            if attempt == _RESTARTS:
+                raise LlmcapError(
+                    f"worker processes died {_RESTARTS + 1} times",
+                    "give fewer --workers, or free memory, and continue with --resume",
+                ) from None
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _ordered(
+    pool: Executor, submit: Callable[[int], Future[Encoded]], indices: range, *, ahead: int
+) -> Iterator[Encoded]:
+    """Results in order, with at most `ahead` chunks in memory beside the one in use."""
+    waiting: deque[Future[Encoded]] = deque()
+    try:
+        for index in indices:
+            waiting.append(submit(index))
+            if len(waiting) >= ahead:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        for future in waiting:
+            future.cancel()
