@@ -194,7 +194,7 @@ def compressed_part(name: str, a: CompressedAttention, hidden: int) -> LayerPart
         Matrix("o_proj", a.o_groups * a.o_lora_rank, ((hidden, 0),), "attention", "row", a.o_groups),
     ]
     vectors = a.q_lora_rank + d + a.heads
-    states = [StateTerm("window ring", d, "kv", 1, cap=a.window, record_bytes=584.0 if d == 512 else None)]
+    states = [StateTerm("window ring", d, "kv", 1, cap=a.window, ring=True, record_bytes=584.0 if d == 512 else None)]
     work: list[AttentionWork] = []
     index = a.indexer
     if a.ratio:

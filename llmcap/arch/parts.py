@@ -81,6 +81,8 @@ class StateTerm:
     """Tokens per slot."""
     constant: bool = False
     """Kept once per sequence, whatever its length."""
+    ring: bool = False
+    """A ring of `cap` tokens by construction: no engine keeps the whole sequence here."""
     record_bytes: float | None = None
     """Bytes an engine's padded fp8 record takes instead, per slot (reserved, not logical)."""
 

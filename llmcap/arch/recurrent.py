@@ -92,7 +92,9 @@ def mamba2_part(name: str, a: Mamba2, hidden: int) -> LayerPart:
         vectors=conv * (a.conv_kernel + 1) + 3 * a.heads + inner,
         states=(
             StateTerm("mamba2", state, "recurrent", a.heads, constant=True),
-            StateTerm("mamba2", conv * (a.conv_kernel - 1), "conv", a.groups, constant=True),
+            # x divides by heads, B and C by groups, which are copied when there are fewer than devices.
+            StateTerm("mamba2", inner * (a.conv_kernel - 1), "conv", a.heads, constant=True),
+            StateTerm("mamba2", (conv - inner) * (a.conv_kernel - 1), "conv", a.groups, constant=True),
         ),
         scans=(ScanWork("mamba2", 6.0 * state + 2.0 * a.conv_kernel * conv, state, a.heads),),
         elementwise=2 * conv + 4 * inner,

@@ -148,7 +148,8 @@ def reserved_bytes(
         if term.constant:
             slots: Array | float = 1.0
         else:
-            kept = t if term.cap is None or policy == "all-full" else np.minimum(t, float(term.cap))
+            whole = term.cap is None or (policy == "all-full" and not term.ring)
+            kept = t if whole else np.minimum(t, float(term.cap or 0))
             rounded = np.ceil(kept / block) * block
             slots = np.ceil(rounded / term.stride) if term.stride > 1 else rounded
         total = total + layers * copies * per_slot * slots

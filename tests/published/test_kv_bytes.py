@@ -198,3 +198,16 @@ def test_llama_4_keeps_whole_caches_without_a_hybrid_manager() -> None:
     # vLLM issue 16118: 24.00 GiB per GPU of eight for 1,048,576 tokens of Maverick, all 48 layers kept.
     held = reserved_bytes(structure("llama-4-maverick"), MI, "bf16", Parallelism(tp=8), policy="all-full")
     assert float(held) / 8 == 25_769_803_776
+
+
+def test_rings_stay_rings_and_convolutions_divide_by_heads() -> None:
+    """Keeping layers whole does not lengthen DeepSeek-V4's rings; Granite's one Mamba group is copied, heads are not."""
+    v4 = structure("deepseek-v4-pro")
+    whole, windowed = (
+        float(reserved_bytes(v4, MI, "bf16", Parallelism(), policy=policy)) for policy in ("all-full", "hybrid")
+    )
+    assert whole == windowed
+    granite = structure("granite-4.0-h-small")
+    one, eight = (float(reserved_bytes(granite, 16, "bf16", Parallelism(tp=tp))) for tp in (1, 8))
+    # Seven more copies of B and C: 36 layers x 2 x 128 x 3 inputs x 2 bytes.
+    assert eight - one == 7 * 36 * 2 * 128 * 3 * 2
