@@ -201,7 +201,7 @@ def test_llama_4_keeps_whole_caches_without_a_hybrid_manager() -> None:
 
 
 def test_rings_stay_rings_and_convolutions_divide_by_heads() -> None:
-    """Keeping layers whole does not lengthen DeepSeek-V4's rings; Granite's one Mamba group is copied, heads are not."""
+    """Keeping layers whole lengthens no ring of DeepSeek-V4; Granite's one Mamba group is copied, heads are not."""
     v4 = structure("deepseek-v4-pro")
     whole, windowed = (
         float(reserved_bytes(v4, MI, "bf16", Parallelism(), policy=policy)) for policy in ("all-full", "hybrid")
