@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -22,6 +23,7 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
     ),
     "validate": ("llmcap.cli.validate", "validate", "Hold published claims against the model: which stand, and why."),
     "sweep": ("llmcap.cli.sweep", "sweep", "Evaluate every case of a scenario into a CSV or Parquet file."),
+    "tiers": ("llmcap.cli.tiers", "tiers", "Reload against recompute on every tier, for lists of contexts and users."),
     "models": ("llmcap.cli.models", "models", "List, show, import and check model documents."),
     "hardware": ("llmcap.cli.hardware", "hardware", "List, show and check hardware documents."),
     "schema": ("llmcap.cli.schema", "schema", "Print the JSON Schema of a kind of document."),
@@ -114,6 +116,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def run(arguments: list[str]) -> int:
     """Run the command and return its exit status."""
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal or pipe that cannot show a letter gets its code instead of an error.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         status = build().main(args=arguments, prog_name="llmcap", standalone_mode=False)
         sys.stdout.flush()

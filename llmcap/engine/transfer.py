@@ -72,7 +72,7 @@ def path_rate(path: tuple[Link, ...], block: float, *, ideal: bool) -> tuple[flo
     return min(rates)
 
 
-def reload_time(bytes_moved: Value, rate: float, fixed: float) -> Value:
+def reload_time(bytes_moved: Value, rate: Value, fixed: float) -> Value:
     """Fixed software cost plus bytes over the shared rate; nothing to move costs nothing. [s]"""
     return np.where(bytes_moved > 0.0, fixed + bytes_moved / rate, 0.0)
 

@@ -1,0 +1,154 @@
+"""A table of tiers for people: one line per case and tier, the faster way marked, and what it means in sentences."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from typing import Any, Final
+
+from llmcap.report.tables import Row, markdown_text, plain_table
+from llmcap.units import format_bytes, format_count, format_rate, format_seconds, format_si
+
+NONE: Final = "-"
+MARK: Final = " *"
+
+
+_LEGEND: Final = "* the faster way. Even at: bandwidth, prefix and users from which on reload wins (bandwidth, prefix) or loses (users)."
+
+
+def tier_page(rows: Sequence[Row], notes: Sequence[str], width: int = 120) -> str:
+    """Tiers, times, what else was asked, and the notes, as aligned text."""
+    blocks = [plain_table(_places(rows)), plain_table(_times(rows)) + textwrap.fill(_LEGEND, width) + "\n"]
+    extras = _extras(rows)
+    if extras:
+        blocks.append(plain_table(extras))
+    if notes:
+        blocks.append("".join(textwrap.fill(note + ".", width, subsequent_indent="  ") + "\n" for note in notes))
+    return "\n".join(blocks)
+
+
+def tier_markdown(rows: Sequence[Row], notes: Sequence[str]) -> str:
+    """The same in Markdown."""
+    blocks = [markdown_text(_places(rows)), markdown_text(_times(rows)) + "\n" + _LEGEND.replace("*", "\\*", 1) + "\n"]
+    extras = _extras(rows)
+    if extras:
+        blocks.append(markdown_text(extras))
+    if notes:
+        blocks.append("".join(f"- {note}.\n" for note in notes))
+    return "\n".join(blocks)
+
+
+def _places(rows: Sequence[Row]) -> list[dict[str, str]]:
+    """One line per tier: what is the same in all cases, or the range of it."""
+    found = []
+    for name in dict.fromkeys(row["tier"] for row in rows):
+        members = [row for row in rows if row["tier"] == name]
+        hops = list(dict.fromkeys(row.get("narrowest_hop") or NONE for row in members))
+        found.append(
+            {
+                "tier": name,
+                "capacity": format_bytes(members[0]["capacity_bytes"]),
+                "reads at": NONE if name == "hbm" else _range(members, "effective_read_bytes_per_s"),
+                "limited by": ", ".join(hops),
+            }
+        )
+    return found
+
+
+def _range(rows: Sequence[Row], column: str) -> str:
+    values = [row[column] for row in rows if row.get(column) is not None]
+    if not values:
+        return NONE
+    low, high = _rate(min(values)), _rate(max(values))
+    return low if low == high else f"{low} to {high}"
+
+
+def _times(rows: Sequence[Row]) -> list[dict[str, str]]:
+    return _without_empty([_line(row) for row in rows])
+
+
+def _extras(rows: Sequence[Row]) -> list[dict[str, str]]:
+    """Cells of the extras that were asked for, a line per case and tier; empty without any."""
+    extras = [extra for extra in _EXTRAS if any(extra[0] in row for row in rows)]
+    if not extras:
+        return []
+    lines = []
+    for row in rows:
+        cells = {head: NONE if row.get(c) is None else shown(row[c]) for c, head, shown in extras}
+        lines.append({**_case(row), **cells})
+    return _without_empty(lines)
+
+
+def _without_empty(lines: list[dict[str, str]]) -> list[dict[str, str]]:
+    """Columns without any value are left out."""
+    empty = {name for name in (lines[0] if lines else {}) if all(line[name] in ("", NONE) for line in lines)}
+    return [{name: cell for name, cell in line.items() if name not in empty} for line in lines]
+
+
+def _case(row: Row) -> dict[str, str]:
+    return {
+        "context": format_count(row["context_tokens"]),
+        "cached": format_count(row["cached_tokens"]) if row["cached_tokens"] else "",
+        "users": f"{row['users']:,}",
+        "tier": row["tier"],
+    }
+
+
+def _line(row: Row) -> dict[str, str]:
+    won, lost = row["winner"] == "reload", row["winner"] == "recompute"
+    return {
+        **_case(row),
+        "recompute": _seconds(row["recompute_s"]) + (MARK if lost else ""),
+        "reload": _seconds(row["reload_s"]),
+        "TTFT reload": _seconds(row["ttft_reload_s"]) + (MARK if won else ""),
+        "overlap": _seconds(row["ttft_overlap_s"]),
+        "hybrid": _seconds(row["ttft_hybrid_s"]),
+        "even at": _rate(row.get("break_even_bytes_per_s")),
+        "tokens": _even(row, "break_even_tokens", "never"),
+        "users from": _even(row, "break_even_users", "none"),
+        "holds users": f"{row['users_held']:,}",
+    }
+
+
+def _even(row: Row, column: str, otherwise: str) -> str:
+    if row["tier"] == "hbm" or row["winner"] is None or column not in row:
+        return NONE
+    return otherwise if row[column] is None else f"{row[column]:,.0f}"
+
+
+def _seconds(value: float | None) -> str:
+    return NONE if value is None else format_seconds(value)
+
+
+def _rate(value: float | None) -> str:
+    return NONE if value is None else format_rate(value, "B/s")
+
+
+def _usd(value: float) -> str:
+    return f"{value:,.2f} USD" if abs(value) >= 0.1 else f"{value:.2g} USD"
+
+
+def _percent(value: float) -> str:
+    return f"{value:.0%}" if value >= 0.1 else f"{value:.1%}"
+
+
+#: column -> head and form of its cells
+_EXTRAS: Final[tuple[tuple[str, str, Any], ...]] = (
+    ("sessions_placed", "sessions here", lambda v: f"{v:,}"),
+    ("returns_share", "of returns", _percent),
+    ("ttft_expected_s", "expected TTFT", format_seconds),
+    ("tier_utilisation", "tier busy", _percent),
+    ("ttft_reload_mean_s", "mean TTFT", format_seconds),
+    ("ttft_reload_p95_s", "p95 TTFT", format_seconds),
+    ("ttft_recompute_p95_s", "p95 recompute", format_seconds),
+    ("written_bytes_per_s", "writes", lambda v: format_bytes(v) + "/s"),
+    ("drive_writes_per_day", "DWPD", lambda v: f"{v:.2g}"),
+    ("drive_years", "life", lambda v: f"{v:,.0f} years" if v >= 10 else f"{v:.1f} years"),
+    ("recompute_j", "recompute energy", lambda v: format_si(v, "J")),
+    ("reload_j", "reload energy", lambda v: format_si(v, "J")),
+    ("recompute_usd", "recompute cost", _usd),
+    ("reload_usd", "reload cost", _usd),
+    ("freed_device_h_per_day", "device-hours freed a day", lambda v: f"{v:,.0f}" if abs(v) >= 10 else f"{v:.2g}"),
+    ("saved_usd_per_day", "saved a day", _usd),
+    ("tier_usd_per_day", "tier costs a day", _usd),
+)
