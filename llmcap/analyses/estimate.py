@@ -159,9 +159,10 @@ def warnings_of(
     if not results["fits"]:
         said.append(capacity_message(setting, inputs, results))
         return said
-    if inputs["sessions"] <= results["max_users_hbm"]:
+    kept, one = inputs["sessions"], inputs["sessions"] == 1
+    if kept <= results["max_users_hbm"]:
         said.append(
-            f"fits HBM: all {inputs['sessions']:,} caches stay in device memory (room for "
+            f"fits HBM: {'the cache stays' if one else f'all {kept:,} caches stay'} in device memory (room for "
             f"{results['max_users_hbm']:,}), so offload gains nothing unless more sessions are kept"
         )
     reusable = inputs["cached_tokens"] or inputs["context_tokens"]

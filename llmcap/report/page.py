@@ -19,8 +19,8 @@ from llmcap.report.words import seconds
 from llmcap.units import format_bytes
 
 MOST_WIDTH: Final = 120
-WIDE: Final = 100
-"""Columns from which bars and second-rank columns are shown."""
+BAR: Final = 14
+"""Cells of the longest bar in the table of tiers."""
 
 #: part of the memory bar -> (block, ASCII stand-in, colour)
 _PARTS: Final = {
@@ -28,7 +28,7 @@ _PARTS: Final = {
     "KV cache": ("▓", "K", "green"),
     "work space": ("▒", "%", "magenta"),
     "engine reserve": ("░", "-", "yellow"),
-    "free": ("·", ".", "bright_black"),
+    "free": ("·", ".", "dim"),
 }
 
 
@@ -72,7 +72,7 @@ def _head(answer: Estimate) -> Group:
     return Group(
         title,
         _plain(words.question(answer)),
-        _plain(words.layout(answer), "bright_black"),
+        _plain(words.layout(answer), "dim"),
         Text(),
         Padding(Group(_plain(first, style), *(_plain(line, "bold") for line in rest)), (0, 0, 0, 2)),
     )
@@ -117,23 +117,32 @@ def _memory(answer: Estimate, width: int, ascii_only: bool) -> Group:
     rows = device_memory(answer)
     room = max(20, min(width - 6, 72))
     whole = max(device.memory.capacity, sum(r["bytes"] for r in rows if r["part"] != "free"))
-    bar, legend = Text(), Text()
+    bar, legend = Text(), list[Text]()
     for row, cells in zip(rows, _cells([max(r["bytes"], 0.0) / whole for r in rows], room), strict=True):
         block, stand_in, colour = _PARTS[row["part"]]
         mark = stand_in if ascii_only else block
         bar.append(mark * cells, style=colour)
         if row["part"] == "free" and row["bytes"] < 0:
-            legend.append(f"short by {format_bytes(-row['bytes'])}", style="bold red")
-            continue
-        legend.append(mark, style=colour)
-        # Spaces that must not break keep a mark with its words.
-        legend.append(f" {row['part']} {format_bytes(row['bytes'])}".replace(" ", "\u00a0") + "  ")
+            legend.append(_plain(f"short by {format_bytes(-row['bytes'])}", "bold red"))
+        else:
+            legend.append(Text.assemble((mark, colour), f" {row['part']} {format_bytes(row['bytes'])}"))
     title = f"Memory of one device ({device.name}, {format_bytes(device.memory.capacity)} as its driver reports)"
     users = answer.results["max_users_hbm"]
     room_for = (
         f"Room for {words.plural(users, 'user')} of this length on {words.plural(answer.inputs['devices'], 'device')}."
     )
-    return _section(title, bar, legend, _plain(room_for))
+    return _section(title, bar, *_flowed(legend, width - 2), _plain(room_for))
+
+
+def _flowed(pieces: list[Text], width: int) -> list[Text]:
+    """Pieces side by side, in lines that break between pieces only."""
+    lines: list[Text] = []
+    for piece in pieces:
+        if lines and lines[-1].cell_len + 2 + piece.cell_len <= width:
+            lines[-1].append("  ").append_text(piece)
+        else:
+            lines.append(piece.copy())
+    return lines
 
 
 def _cells(shares: list[float], room: int) -> list[int]:
@@ -145,47 +154,73 @@ def _cells(shares: list[float], room: int) -> list[int]:
 
 
 def _tiers(answer: Estimate, width: int, ascii_only: bool) -> Group:
-    wide = width >= WIDE
-    cached = answer.inputs["cached_tokens"]
-    reusable = cached or answer.inputs["context_tokens"]
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bright_black")
-    heads = ["tier", "capacity", "users held", "read", *(["reload"] if cached else []), "first token"]
-    heads += [""] * wide + ["winner", "wins from"]
-    for head in heads:
-        table.add_column(head, justify="left" if head in ("tier", "", "winner") else "right", no_wrap=True)
-    slowest = max((t["ttft_reload_s"] or 0.0 for t in answer.tiers), default=0.0)
-    slowest = max(slowest, answer.tiers[0]["recompute_s"] or 0.0)
-    if answer.fits:
-        computed = answer.tiers[0]["recompute_s"]
-        row: list[Any] = ["(none)", "", "", "", *([""] if cached else []), seconds(computed)]
-        row += [_bar(computed / slowest, 14, ascii_only, "yellow")] * wide
-        table.add_row(*row, "recompute", "")
+    columns = _tier_columns(answer, ascii_only)
+    # What a narrow terminal does without, in this order; below that, sentences.
+    for column in ("bar", "reload", "read"):
+        if _table_width(columns) > width - 2:
+            columns.pop(column, None)
+    if _table_width(columns) > width - 2:
+        body: list[Any] = list(_tier_lines(answer))
+    else:
+        table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+        for head in columns:
+            left = head in ("tier", "bar", "winner")
+            table.add_column("" if head == "bar" else head, justify="left" if left else "right", no_wrap=True)
+        for row in zip(*columns.values(), strict=True):
+            table.add_row(*row)
+        body = [table]
+    if answer.fits and (sentence := words.break_even_sentence(answer)):
+        body.append(_plain(sentence))
+    if not answer.fits:
+        return _section("What the tiers hold", *body)
+    reusable = answer.inputs["cached_tokens"] or answer.inputs["context_tokens"]
+    return _section(f"Reload the KV cache of {reusable:,} tokens, or compute it again?", *body)
+
+
+def _tier_columns(answer: Estimate, ascii_only: bool) -> dict[str, list[Text]]:
+    """Cells by column head: a row for computing everything again, then one for each tier."""
+    tiers, fits = answer.tiers, answer.fits
+    columns = {
+        "tier": [_plain(t["tier"]) for t in tiers],
+        "capacity": [_plain(format_bytes(t["capacity_bytes"])) for t in tiers],
+        "users held": [_plain(f"{t['users_held']:,}") for t in tiers],
+        "read": [_plain(words.rate(t)) for t in tiers],
+    }
+    if not fits:
+        return columns
+    if answer.inputs["cached_tokens"]:
+        columns["reload"] = [_plain(seconds(t["reload_s"])) for t in tiers]
+    computed = tiers[0]["recompute_s"]
+    slowest = max(computed, *(t["ttft_reload_s"] for t in tiers))
+    columns = {head: [Text(), *cells] for head, cells in columns.items()}
+    columns["tier"][0] = _plain("(none)")
+    columns["first token"] = [_plain(seconds(v)) for v in (computed, *(t["ttft_reload_s"] for t in tiers))]
+    bars = [(computed, "yellow"), *((t["ttft_reload_s"], "cyan") for t in tiers)]
+    columns["bar"] = [_bar(value / slowest, BAR, ascii_only, colour) for value, colour in bars]
+    columns["winner"] = [_plain("recompute"), *(_winner(t) for t in tiers)]
+    columns["wins from"] = [Text(), *(_plain(words.break_even(t)) for t in tiers)]
+    return columns
+
+
+def _table_width(columns: dict[str, list[Text]]) -> int:
+    heads = {"bar": BAR}
+    return sum(max(heads.get(head, len(head)), *(c.cell_len for c in cells)) + 2 for head, cells in columns.items()) - 2
+
+
+def _tier_lines(answer: Estimate) -> list[Text]:
+    """The tiers in sentences, where a table does not fit."""
+    lines = []
     for tier in answer.tiers:
-        row = [
-            printable(tier["tier"], 12),
-            format_bytes(tier["capacity_bytes"]),
-            f"{tier['users_held']:,}",
-            words.rate(tier),
-        ]
-        row += [seconds(tier["reload_s"])] if cached else []
-        row.append(seconds(tier["ttft_reload_s"]))
-        if wide:
-            row.append(_bar(tier["ttft_reload_s"] / slowest, 14, ascii_only, "cyan") if answer.fits else "")
-        table.add_row(*row, _winner(tier), words.break_even(tier))
-    title = (
-        f"Reload the KV cache of {reusable:,} tokens, or compute it again?" if answer.fits else "What the tiers hold"
-    )
-    notes = [_plain(text) for text in (words.break_even_sentence(answer),) if text and answer.fits]
-    return _section(title, table, *notes)
+        line = Text.assemble((printable(tier["tier"], 40), "bold"), ": ")
+        if answer.fits:
+            line.append(f"first token {seconds(tier['ttft_reload_s'])}, ").append_text(_winner(tier)).append("; ")
+        held = words.plural(tier["users_held"], "user")
+        lines.append(line.append(f"{format_bytes(tier['capacity_bytes'])}, {held}, {words.rate(tier)}"))
+    return lines
 
 
 def _winner(tier: dict[str, Any]) -> Text:
-    if tier["winner"] is None:
-        return _plain(words.NONE)
-    if tier["winner"] == words.RELOAD_LOSES:
-        return _plain(f"recompute ({words.speedup(tier)})", "yellow")
-    factor = "" if tier["speedup"] is None else f" {words.speedup(tier)}"
-    return _plain(f"reload{factor}", "green")
+    return _plain(words.winner(tier), "yellow" if tier["winner"] == words.RELOAD_LOSES else "green")
 
 
 def _footing(answer: Estimate) -> Group:
@@ -195,6 +230,6 @@ def _footing(answer: Estimate) -> Group:
         grid.add_row(_plain("Note", "bold yellow" if answer.fits else "bold red"), _plain(warning))
     names = "; ".join(a["name"] for a in answer.assumptions)
     grid.add_row("Assumes", _plain(f"{answer.inputs['assumptions']}: {names}"))
-    grid.add_row("Sources", _plain(words.provenance_line(answer), "bright_black"))
+    grid.add_row("Sources", _plain(words.provenance_line(answer), "dim"))
     body.append(grid)
     return Group(*body)

@@ -78,7 +78,19 @@ def speedup(tier: Mapping[str, Any]) -> str:
     value = tier["speedup"]
     if value is None:
         return NONE
-    return f"{value:,.0f}x" if value >= 10 else f"{value:.2g}x" if value >= 1 else f"{value:.1g}x"
+    return _factor(value)
+
+
+def winner(tier: Mapping[str, Any]) -> str:
+    """The winner and by what factor: 'reload 305x', 'recompute 2x'."""
+    value = tier["speedup"]
+    if not value:
+        return str(tier["winner"] or NONE)
+    return f"{tier['winner']} {_factor(value if tier['winner'] == 'reload' else 1.0 / value)}"
+
+
+def _factor(value: float) -> str:
+    return f"{value:,.0f}x" if value >= 10 else f"{value:.2g}x"
 
 
 def rate(tier: Mapping[str, Any]) -> str:
@@ -128,5 +140,5 @@ def assumption_lines(answer: Estimate) -> list[tuple[str, str]]:
 
 def provenance_line(answer: Estimate) -> str:
     """Version and documents, each with the beginning of its digest."""
-    documents = ", ".join(f"{d['id']} {d['sha256'][:7]}" for d in answer.provenance["specs"])
-    return f"llmcap {answer.provenance['version']}; {documents}"
+    documents = dict.fromkeys(f"{d['id']} {d['sha256'][:7]}" for d in answer.provenance["specs"])
+    return f"llmcap {answer.provenance['version']}; {', '.join(documents)}"
