@@ -199,7 +199,7 @@ def pool(runs: Runs, claim: Claim) -> tuple[str, str, str, str]:
         last = others[-1]
         gpu = (last["recompute_s"] - last["ttft_reload_s"]) * answer.inputs["devices"]
         saved.append((gpu, 1.0 - last["ttft_reload_s"] / last["recompute_s"]))
-        held = " + ".join(f"{t['tier'].upper()} {t['users_held']:,}" for t in answer.tiers)
+        held = " + ".join(f"{t['tier'].upper().replace('NVME', 'NVMe')} {t['users_held']:,}" for t in answer.tiers)
         texts.append(f"{held} caches; {gpu:,.0f} GPU-s saved per return")
     room = runs.judged(case).results["max_users_hbm"]
     why = (
