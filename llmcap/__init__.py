@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from llmcap.analyses.estimate import estimate as estimate
     from llmcap.analyses.estimate import load_hardware as load_hardware
     from llmcap.analyses.estimate import load_model as load_model
+    from llmcap.analyses.replay import replay as replay
     from llmcap.analyses.result import Estimate as Estimate
+    from llmcap.analyses.tier_table import tiers as tiers
     from llmcap.errors import CapacityError as CapacityError
     from llmcap.errors import DocumentError as DocumentError
     from llmcap.errors import LlmcapError as LlmcapError
@@ -26,6 +28,8 @@ _HOMES = {
     "estimate": "llmcap.analyses.estimate",
     "load_model": "llmcap.analyses.estimate",
     "load_hardware": "llmcap.analyses.estimate",
+    "tiers": "llmcap.analyses.tier_table",
+    "replay": "llmcap.analyses.replay",
     "LlmcapError": "llmcap.errors",
     "OptionError": "llmcap.errors",
     "DocumentError": "llmcap.errors",

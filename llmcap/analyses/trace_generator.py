@@ -88,7 +88,7 @@ def _value(name: str, value: Any) -> int | float:
         raise OptionError(_OPTION, f"{name}: {error}", _EXAMPLE) from None
 
 
-def generate(who: Population, *, block_tokens: int = 512) -> Trace:
+def make_up(who: Population, *, block_tokens: int = 512) -> Trace:
     """The trace of a population.
 
     Parameters

@@ -24,6 +24,7 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
     "validate": ("llmcap.cli.validate", "validate", "Hold published claims against the model: which stand, and why."),
     "sweep": ("llmcap.cli.sweep", "sweep", "Evaluate every case of a scenario into a CSV or Parquet file."),
     "tiers": ("llmcap.cli.tiers", "tiers", "Reload against recompute on every tier, for lists of contexts and users."),
+    "replay": ("llmcap.cli.replay", "replay", "Hit ratio of a request trace at every capacity, and what tiers make of it."),
     "models": ("llmcap.cli.models", "models", "List, show, import and check model documents."),
     "hardware": ("llmcap.cli.hardware", "hardware", "List, show and check hardware documents."),
     "schema": ("llmcap.cli.schema", "schema", "Print the JSON Schema of a kind of document."),
