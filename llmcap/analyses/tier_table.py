@@ -8,26 +8,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from llmcap.analyses.arrivals import under_arrivals
-from llmcap.analyses.costs import CostModel
 from llmcap.analyses.evaluate import Evaluator
 from llmcap.analyses.options import AXES, options_from
-from llmcap.analyses.paths import Tier
-from llmcap.analyses.placement import Returns, place
 from llmcap.analyses.result import plain, winner
 from llmcap.analyses.setting import Setting, resolve
 from llmcap.analyses.shared_prefix import SharedPrefix
+from llmcap.analyses.tier_columns import (
+    batch_columns,
+    break_even_users,
+    narrowest_hop,
+    placement_columns,
+    traffic_columns,
+)
 from llmcap.analyses.tier_question import Extras, Grid, check, extras_of, grid_of
 from llmcap.analyses.tier_words import notes_of
-from llmcap.analyses.tiers import TierRates
-from llmcap.analyses.wear import bytes_written, drive_wear
-from llmcap.engine import transfer
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Array = NDArray[np.float64]
-_MOST_USERS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,8 +169,9 @@ def _tables(
             table |= shared.columns(rates.get(name), u, c, grid.prefix)
             table["users_held"] = held if name == "hbm" else shared.users_held(rates[name].capacity, c + o)
         if name != "hbm":
-            table["narrowest_hop"] = _narrowest(evaluator, places[name], rates[name], u)
-            table |= _beyond(evaluator, places[name], rates[name], grid, table, extras)
+            table["narrowest_hop"] = narrowest_hop(evaluator, places[name], rates[name], u)
+            table |= batch_columns(rates[name], u, table["reload_s"], extras)
+            table |= traffic_columns(evaluator, places[name], rates[name], grid, table, extras)
             if shared is None:
                 table["break_even_users"] = break_even_users(evaluator, rates[name], c, grid.prefix, held)
         tables[name] = table
@@ -179,13 +179,14 @@ def _tables(
     if extras.shared_tokens:
         common["shared_tokens"] = np.float64(extras.shared_tokens)
     if extras.sessions is not None:
-        common |= _placed(tables, float(extras.sessions), extras.returns)
+        common |= placement_columns(tables, float(extras.sessions), extras.returns)
     return tables, common, np.broadcast_to(fits, u.shape), held
 
 
 #: Columns in the order of a row; those that do not apply are absent.
 _COLUMNS = (
-    "recompute_s", "reload_s", "ttft_reload_s", "ttft_overlap_s", "ttft_hybrid_s", "winner", "speedup",
+    "recompute_s", "reload_s", "reload_mean_s", "reload_p95_s", "ttft_reload_s", "ttft_overlap_s", "ttft_hybrid_s",
+    "winner", "speedup",
     "break_even_bytes_per_s", "break_even_tokens", "break_even_users", "users_held", "capacity_bytes",
     "read_bytes_per_s", "effective_read_bytes_per_s", "narrowest_hop", "store_s", "store_share_of_prefill",
     "sessions_placed", "returns_share",
@@ -199,109 +200,6 @@ _COLUMNS = (
 _COUNTS = {"shared_tokens", "break_even_users", "sessions_placed", "sessions_dropped"}
 #: Known whether or not the users fit device memory.
 _ALWAYS = {"users_held", "capacity_bytes", "read_bytes_per_s", "narrowest_hop", "sessions_placed", "returns_share"}
-
-
-def _beyond(
-    evaluator: Evaluator, tier: Tier, rate: TierRates, grid: Grid, table: dict[str, Any], extras: Extras
-) -> dict[str, Any]:
-    """Columns of a tier beyond its times: storing, and with arrivals or prices queues, wear and costs."""
-    found: dict[str, Any] = {}
-    memory, u, c = evaluator.memory, grid.users, grid.context
-    if tier.write is not None:
-        found["store_s"] = u * memory.moved_per_user(c) / tier.write
-        found["store_share_of_prefill"] = found["store_s"] / table["recompute_s"]
-    if extras.prices is None and extras.arrivals is None:
-        return found
-    model = CostModel(evaluator.setting.machine, extras.prices)
-    each = model.per_request(tier, u, table["recompute_s"], table["reload_s"], table["ttft_reload_s"])
-    found |= each
-    if extras.arrivals is None:
-        return found
-    found |= under_arrivals(evaluator, rate, extras.arrivals, extras.discipline, c, grid.prefix)
-    found |= model.per_day(tier, extras.arrivals, each)
-    kept = np.where(grid.reused > 0.0, memory.moved_per_user(np.maximum(grid.reused, 1.0)), 0.0)
-    new = np.maximum(memory.moved_per_user(c + grid.output) - kept, 0.0)
-    written = bytes_written(extras.arrivals * new, extras.write_policy, used_once=extras.used_once)
-    found["written_bytes_per_s"] = written
-    if tier.write is not None:
-        found["write_utilisation"] = written / tier.write
-    if tier.drive is not None:
-        wear = drive_wear(written, tier.drive, tier.members)
-        found["drive_writes_per_day"] = wear.writes_per_day
-        if wear.years is not None:
-            found["drive_years"] = wear.years
-    return found
-
-
-def _narrowest(evaluator: Evaluator, tier: Tier, rate: TierRates, u: Array) -> NDArray[Any]:
-    """The hop that bounds the rate: a shared one, the devices' links, or the engine's own worker."""
-    setting = evaluator.setting
-    ideal = setting.assumptions.ideal_transfers
-    if np.isinf(rate.replica):
-        return np.full(u.shape, rate.narrowest, dtype=object)
-    link = setting.machine.device_link
-    worker = tier.reload.rate_per_device
-    one = transfer.link_rate(link, tier.reload.block, ideal=ideal)
-    own = "engine worker" if worker is not None and not ideal and worker < one else link.name
-    hop = transfer.path_rate(tier.shared, tier.reload.block, ideal=ideal)[1]
-    return np.where(u / evaluator.tiers.fullest(u) * rate.replica < rate.shared, own, hop).astype(object)
-
-
-def break_even_users(evaluator: Evaluator, rate: TierRates, context: Array, prefix: Array, limit: Array) -> Array:
-    """Fewest users, all reloading together, from which computing is as fast; NaN when it never is up to `limit`.
-
-    Reloading may lose with one user (fixed cost), win with a few, and lose again: the answer lies beyond the last
-    number that wins. 1 when it never wins.
-
-    Parameters
-    ----------
-    evaluator : Evaluator
-    rate : TierRates
-    context, prefix, limit : ndarray
-        Of equal shape; the limit is what device memory holds. [tokens], [tokens], [1]
-    """
-    model = evaluator.tiers
-    most = np.clip(limit, 1.0, _MOST_USERS)
-    cases, back = np.unique(np.stack([context, prefix, most]), axis=1, return_inverse=True)
-    c, p, m = (row[:, None] for row in cases)
-    new = c - p
-
-    def wins(n: Array) -> NDArray[np.bool_]:
-        rest = np.where(new > 0.0, model.prefill(n, np.maximum(new, 1.0), p), 0.0)
-        reload = model.reload(rate, n, evaluator.memory.moved_per_user(p))
-        return np.asarray(reload + rest < model.recompute(n, c))
-
-    knots = np.floor(m ** np.linspace(0.0, 1.0, 40)[None, :] + 1e-9)
-    won = wins(knots)
-    last = won.shape[1] - 1 - np.argmax(won[:, ::-1], axis=1)
-    pick = np.arange(won.shape[0])
-    low = knots[pick, last]
-    high = knots[pick, np.minimum(last + 1, won.shape[1] - 1)]
-    while np.any(high - low > 1.0):
-        middle = np.floor((low + high) / 2.0)
-        won_middle = wins(middle[:, None])[:, 0]
-        low, high = np.where(won_middle, middle, low), np.where(won_middle, high, middle)
-    answer = np.where(~won.any(axis=1), 1.0, np.where(won[:, -1], np.nan, high))
-    return np.asarray(answer[np.ravel(back)].reshape(context.shape))
-
-
-def _placed(tables: dict[str, dict[str, Any]], sessions: float, returns: Returns) -> dict[str, Any]:
-    """Where `sessions` caches live; adds to the tables, and gives what concerns a case as a whole."""
-    best = {}
-    for name, table in tables.items():
-        recompute, ttft = np.asarray(table["recompute_s"]), np.asarray(table["ttft_reload_s"])
-        best[name] = ttft if name == "hbm" else np.minimum(ttft, recompute)
-    found = place(sessions, [t["users_held"] for t in tables.values()], returns)
-    for table, placed, share in zip(tables.values(), found.placed, found.returns, strict=True):
-        table["sessions_placed"], table["returns_share"] = placed, share
-    recompute = tables["hbm"]["recompute_s"]
-    alone = place(sessions, [tables["hbm"]["users_held"]], returns)
-    return {
-        "sessions": sessions,
-        "sessions_dropped": found.left_out,
-        "ttft_expected_s": found.mean(list(best.values()), recompute),
-        "ttft_expected_hbm_only_s": alone.mean([best["hbm"]], recompute),
-    }
 
 
 def _plain(name: str, value: Any) -> Any:

@@ -43,7 +43,7 @@ Arrivals = Annotated[
 ]
 Discipline = Annotated[
     str | None,
-    _extra("--discipline", "sharing|fcfs", "How a tier serves several reloads at random (default: sharing)."),
+    _extra("--discipline", "sharing|fcfs", "How a tier serves several reloads at once (default: sharing)."),
 ]
 WritePolicy = Annotated[
     str | None,

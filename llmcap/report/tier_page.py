@@ -13,15 +13,16 @@ NONE: Final = "-"
 MARK: Final = " *"
 
 
-_LEGEND: Final = "* the faster way. Even at: bandwidth, prefix and users from which on reload wins (bandwidth, prefix) or loses (users)."
+_LEGEND: Final = (
+    "* the faster way. Reload wins from 'even at' bandwidth and from 'tokens' of prefix on; it loses with 'users from' "
+    "users or more."
+)
 
 
 def tier_page(rows: Sequence[Row], notes: Sequence[str], width: int = 120) -> str:
     """Tiers, times, what else was asked, and the notes, as aligned text."""
     blocks = [plain_table(_places(rows)), plain_table(_times(rows)) + textwrap.fill(_LEGEND, width) + "\n"]
-    extras = _extras(rows)
-    if extras:
-        blocks.append(plain_table(extras))
+    blocks += [f"{title}\n{plain_table(lines)}" for title, lines in _extras(rows)]
     if notes:
         blocks.append("".join(textwrap.fill(note + ".", width, subsequent_indent="  ") + "\n" for note in notes))
     return "\n".join(blocks)
@@ -30,9 +31,7 @@ def tier_page(rows: Sequence[Row], notes: Sequence[str], width: int = 120) -> st
 def tier_markdown(rows: Sequence[Row], notes: Sequence[str]) -> str:
     """The same in Markdown."""
     blocks = [markdown_text(_places(rows)), markdown_text(_times(rows)) + "\n" + _LEGEND.replace("*", "\\*", 1) + "\n"]
-    extras = _extras(rows)
-    if extras:
-        blocks.append(markdown_text(extras))
+    blocks += [f"{title}:\n\n{markdown_text(lines)}" for title, lines in _extras(rows)]
     if notes:
         blocks.append("".join(f"- {note}.\n" for note in notes))
     return "\n".join(blocks)
@@ -67,16 +66,20 @@ def _times(rows: Sequence[Row]) -> list[dict[str, str]]:
     return _without_empty([_line(row) for row in rows])
 
 
-def _extras(rows: Sequence[Row]) -> list[dict[str, str]]:
-    """Cells of the extras that were asked for, a line per case and tier; empty without any."""
-    extras = [extra for extra in _EXTRAS if any(extra[0] in row for row in rows)]
-    if not extras:
-        return []
-    lines = []
-    for row in rows:
-        cells = {head: NONE if row.get(c) is None else shown(row[c]) for c, head, shown in extras}
-        lines.append({**_case(row), **cells})
-    return _without_empty(lines)
+def _extras(rows: Sequence[Row]) -> list[tuple[str, list[dict[str, str]]]]:
+    """Titled tables of what was asked beside times, a line per case and tier."""
+    tables = []
+    for title, group in _EXTRAS.items():
+        present = [extra for extra in group if any(extra[0] in row for row in rows)]
+        if not present:
+            continue
+        lines = []
+        for row in rows:
+            cells = {head: NONE if row.get(c) is None else shown(row[c]) for c, head, shown in present}
+            if any(cell != NONE for cell in cells.values()):
+                lines.append({**_case(row), **cells})
+        tables.append((title, _without_empty(lines)))
+    return tables
 
 
 def _without_empty(lines: list[dict[str, str]]) -> list[dict[str, str]]:
@@ -132,23 +135,36 @@ def _percent(value: float) -> str:
     return f"{value:.0%}" if value >= 0.1 else f"{value:.1%}"
 
 
-#: column -> head and form of its cells
-_EXTRAS: Final[tuple[tuple[str, str, Any], ...]] = (
-    ("sessions_placed", "sessions here", lambda v: f"{v:,}"),
-    ("returns_share", "of returns", _percent),
-    ("ttft_expected_s", "expected TTFT", format_seconds),
-    ("tier_utilisation", "tier busy", _percent),
-    ("ttft_reload_mean_s", "mean TTFT", format_seconds),
-    ("ttft_reload_p95_s", "p95 TTFT", format_seconds),
-    ("ttft_recompute_p95_s", "p95 recompute", format_seconds),
-    ("written_bytes_per_s", "writes", lambda v: format_bytes(v) + "/s"),
-    ("drive_writes_per_day", "DWPD", lambda v: f"{v:.2g}"),
-    ("drive_years", "life", lambda v: f"{v:,.0f} years" if v >= 10 else f"{v:.1f} years"),
-    ("recompute_j", "recompute energy", lambda v: format_si(v, "J")),
-    ("reload_j", "reload energy", lambda v: format_si(v, "J")),
-    ("recompute_usd", "recompute cost", _usd),
-    ("reload_usd", "reload cost", _usd),
-    ("freed_device_h_per_day", "device-hours freed a day", lambda v: f"{v:,.0f}" if abs(v) >= 10 else f"{v:.2g}"),
-    ("saved_usd_per_day", "saved a day", _usd),
-    ("tier_usd_per_day", "tier costs a day", _usd),
-)
+#: title -> column, head and form of its cells
+_EXTRAS: Final[dict[str, tuple[tuple[str, str, Any], ...]]] = {
+    "Where the sessions live": (
+        ("sessions_placed", "sessions here", lambda v: f"{v:,}"),
+        ("returns_share", "of returns", _percent),
+        ("ttft_expected_s", "expected TTFT", format_seconds),
+        ("ttft_expected_hbm_only_s", "with HBM alone", format_seconds),
+    ),
+    "Requests at random": (
+        ("tier_utilisation", "tier busy", _percent),
+        ("device_utilisation_reload", "devices busy", _percent),
+        ("device_utilisation_recompute", "if recomputing", _percent),
+        ("ttft_reload_mean_s", "mean TTFT", format_seconds),
+        ("ttft_reload_p95_s", "p95 TTFT", format_seconds),
+        ("ttft_recompute_mean_s", "mean recompute", format_seconds),
+        ("ttft_recompute_p95_s", "p95 recompute", format_seconds),
+    ),
+    "Writes": (
+        ("written_bytes_per_s", "writes", lambda v: format_rate(v, "B/s")),
+        ("write_utilisation", "of the write rate", _percent),
+        ("drive_writes_per_day", "DWPD", lambda v: f"{v:.2g}"),
+        ("drive_years", "life", lambda v: f"{v:,.0f} years" if v >= 10 else f"{v:.1f} years"),
+    ),
+    "Energy and money, a request and a day": (
+        ("recompute_j", "recompute", lambda v: format_si(v, "J")),
+        ("reload_j", "reload", lambda v: format_si(v, "J")),
+        ("recompute_usd", "recompute costs", _usd),
+        ("reload_usd", "reload costs", _usd),
+        ("freed_device_h_per_day", "device-hours freed", lambda v: f"{v:,.0f}" if abs(v) >= 10 else f"{v:.2g}"),
+        ("saved_usd_per_day", "saved a day", _usd),
+        ("tier_usd_per_day", "tier a day", _usd),
+    ),
+}
