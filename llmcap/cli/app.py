@@ -24,7 +24,11 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
     "validate": ("llmcap.cli.validate", "validate", "Hold published claims against the model: which stand, and why."),
     "sweep": ("llmcap.cli.sweep", "sweep", "Evaluate every case of a scenario into a CSV or Parquet file."),
     "tiers": ("llmcap.cli.tiers", "tiers", "Reload against recompute on every tier, for lists of contexts and users."),
-    "replay": ("llmcap.cli.replay", "replay", "Hit ratio of a request trace at every capacity, and what tiers make of it."),
+    "replay": (
+        "llmcap.cli.replay",
+        "replay",
+        "Hit ratio of a request trace at every capacity, and on a server's tiers.",
+    ),
     "models": ("llmcap.cli.models", "models", "List, show, import and check model documents."),
     "hardware": ("llmcap.cli.hardware", "hardware", "List, show and check hardware documents."),
     "schema": ("llmcap.cli.schema", "schema", "Print the JSON Schema of a kind of document."),
@@ -122,9 +126,14 @@ def run(arguments: list[str]) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
-        status = build().main(args=arguments, prog_name="llmcap", standalone_mode=False)
+        group = build()
+        # Not group.main(): it would turn a reader that left into an error of its own.
+        with group.make_context("llmcap", list(arguments)) as ctx:
+            group.invoke(ctx)
         sys.stdout.flush()
-        return status if isinstance(status, int) else 0
+        return 0
+    except typer.Exit as leave:
+        return int(leave.exit_code)
     except LlmcapError as error:
         return _fail(str(error), error.exit_code)
     except _ClickError as error:

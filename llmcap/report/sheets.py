@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from llmcap.errors import printable
 from llmcap.report.tables import Row, plain_table
 from llmcap.units import format_bytes, format_flop_rate, format_rate
-
-WIDE = 110
 
 
 def models_table(rows: Sequence[Row], width: int) -> str:
@@ -28,13 +26,15 @@ def models_table(rows: Sequence[Row], width: int) -> str:
         }
         for row in rows
     ]
-    columns = ["id", "parameters", "active", "layers", "weights", "KV/token", "context", *(["state"] * (width >= WIDE))]
-    table = plain_table(shown, columns, right=("parameters", "active", "KV/token", "context"))
+    columns = ["id", "parameters", "active", "layers", "weights", "KV/token", "context", "state"]
+    right = ("parameters", "active", "KV/token", "context")
+    table = _fitting(shown, columns, ("state", "layers", "weights", "active", "context"), right, width)
     return table + f"{len(rows)} models; 'llmcap models show ID' explains one\n"
 
 
 def servers_table(rows: Sequence[Row], width: int) -> str:
     """One line a server: devices, their memory and peak, and what can hold caches."""
+    rest = ["HBM", "HBM read", "bf16 peak", "DRAM", "NVMe", "NVMe read"]
     shown = [
         {
             "id": row["id"] + ("*" if row["hypothetical"] else ""),
@@ -49,11 +49,22 @@ def servers_table(rows: Sequence[Row], width: int) -> str:
         for row in rows
     ]
     rest = ["HBM", "HBM read", "bf16 peak", "DRAM", "NVMe", "NVMe read"]
-    columns = ["id", *(["devices"] * (width >= WIDE)), *rest]
     star = "; * is not sold by anyone" if any(row["hypothetical"] for row in rows) else ""
-    return (
-        plain_table(shown, columns, right=rest) + f"{len(rows)} servers{star}; 'llmcap hardware show ID' explains one\n"
-    )
+    table = _fitting(shown, ["id", "devices", *rest], ("devices", "HBM read", "NVMe read", "bf16 peak"), rest, width)
+    return table + f"{len(rows)} servers{star}; 'llmcap hardware show ID' explains one\n"
+
+
+def _fitting(
+    rows: Sequence[Row], columns: list[str], droppable: Sequence[str], right: Collection[str], width: int
+) -> str:
+    """A table without as many of the droppable columns, in their order, as make it fit."""
+    table = plain_table(rows, columns, right)
+    for column in droppable:
+        if max(len(line) for line in table.split("\n")) <= width:
+            break
+        columns = [name for name in columns if name != column]
+        table = plain_table(rows, columns, right)
+    return table
 
 
 def model_page(sheet: Mapping[str, Any], width: int) -> str:

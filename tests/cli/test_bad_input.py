@@ -1,0 +1,152 @@
+"""Bad input ends in one clear message that names the field and the fix, and in the right exit status."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llmcap.cli import app
+from llmcap.errors import LlmcapError
+
+
+def check(ran: Any, status: int, *words: str) -> None:
+    assert ran.status == status, ran.err
+    assert ran.out == ""
+    assert ran.err.startswith("Error: ")
+    assert "Traceback" not in ran.err
+    assert len(ran.err) < 2500
+    for word in words:
+        assert word.lower() in ran.err.lower()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--model", "llama-4-mavrick"], ["--model", "did you mean 'llama-4-maverick'"]),
+        (["--hardware", "dgx-b20"], ["--hardware", "did you mean 'dgx-b200'"]),
+        (["--context", "-5"], ["--context", "negative"]),
+        (["--context", "0"], ["--context", "at least 1"]),
+        (["--context", "many"], ["--context", "whole number"]),
+        (["--context", "1e400"], ["--context", "too large"]),
+        (["--context", ""], ["--context", "empty"]),
+        (["--users", "0"], ["--users", "at least 1"]),
+        (["--users", "1.5"], ["--users", "whole"]),
+        (["--output-tokens", "0"], ["--output-tokens"]),
+        (["--cached-tokens", "-1"], ["--cached-tokens"]),
+        (["--context", "1k", "--cached-tokens", "2k"], ["--cached-tokens", "shorter than the context"]),
+        (["--context", "1k", "--cached-tokens", "1k"], ["--cached-tokens", "at least one token"]),
+        (["--weight-dtype", "fp7"], ["--weight-dtype", "fp8"]),
+        (["--kv-policy", "hybird"], ["--kv-policy", "did you mean 'hybrid'"]),
+        (["--hardware", "dgx-h100", "--activation-dtype", "nvfp4"], ["--activation-dtype", "nvfp4", "bf16"]),
+        (["--tp", "3"], ["--tp", "1, 2, 4, 8"]),
+        (["--devices", "6", "--tp", "4"], ["--tp", "does not divide"]),
+        (["--sessions", "0"], ["--sessions"]),
+        (["--dram", "2"], ["--dram", "unit"]),
+        (["--tier", "cxl"], ["--tier", "cxl:2 TB:100 GB/s"]),
+        (["--assumptions", "as-published", "--model", "llama-3.1-8b"], ["--assumptions", "llama-4-maverick"]),
+        (["--assumptions", "calibratd"], ["did you mean 'calibrated'"]),
+        (["--format", "jsn"], ["--format", "did you mean 'json'"]),
+        (["--no-such-option", "1"], ["--no-such-option", "--help"]),
+        (["--contxt", "1"], ["did you mean --context"]),
+        (["--tp"], ["--tp", "requires an argument"]),
+        (["surplus"], ["surplus"]),
+        (["--model", ""], ["--model", "empty"]),
+        (["--output", "/no/such/folder/x.json"], ["--output", "no folder"]),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_an_option_is_refused(llmcap: Callable[..., Any], arguments: list[str], words: list[str]) -> None:
+    check(llmcap("estimate", *arguments), 2, *words)
+
+
+DOCUMENTS = {
+    "malformed": ("id: x\n  layers: [1,\n", ["malformed.yaml:2"]),
+    "duplicate": ("schema: llmcap.model/1\nid: x\nid: y\n", ["duplicate.yaml:3", "id"]),
+    "empty": ("", ["empty.yaml"]),
+    "unknown": ("schema: llmcap.model/1\nid: x\nnonsense_key: 1\n", ["unknown.yaml:3", "nonsense_key"]),
+    "other": ("schema: llmcap.drive/1\nid: x\n", ["other.yaml:1", "llmcap.model/1"]),
+    "list": ("- 1\n", ["list.yaml", "mapping"]),
+}
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_a_model_document_is_refused(llmcap: Callable[..., Any], tmp_path: Path, name: str) -> None:
+    text, words = DOCUMENTS[name]
+    file = tmp_path / f"{name}.yaml"
+    file.write_text(text, encoding="utf-8")
+    check(llmcap("estimate", "--model", file), 3, *words)
+
+
+def test_a_number_without_a_unit_is_refused(llmcap: Callable[..., Any], tmp_path: Path) -> None:
+    file = tmp_path / "drive.yaml"
+    file.write_text("schema: llmcap.drive/1\nid: x\ncapacity: 80\n", encoding="utf-8")
+    check(llmcap("estimate", "--drive", file), 3, "drive.yaml:3", "capacity", "80 GB")
+
+
+@pytest.mark.parametrize("option", ["--model", "--hardware", "--assumptions", "--cases"])
+def test_a_missing_file_is_named(llmcap: Callable[..., Any], tmp_path: Path, option: str) -> None:
+    check(llmcap("estimate", option, tmp_path / "missing.yaml"), 3, "missing.yaml")
+
+
+def test_all_problems_of_a_file_of_cases_are_told_at_once(llmcap: Callable[..., Any], tmp_path: Path) -> None:
+    file = tmp_path / "cases.csv"
+    file.write_text("users,context\n0,1k\n1,2k\n1,many\n", encoding="utf-8")
+    check(llmcap("estimate", "--cases", file), 3, "cases.csv:2", "--users", "cases.csv:4", "--context")
+    file.write_text("users,contxt\n1,1k\n", encoding="utf-8")
+    check(llmcap("estimate", "--cases", file), 3, "contxt", "did you mean 'context'")
+
+
+def test_control_codes_are_not_passed_on(llmcap: Callable[..., Any]) -> None:
+    for arguments in (
+        ["estimate", "--model", "\x1b[31mred"],
+        ["\x1b[31mred"],
+        ["estimate", "\x1b[31mred"],
+        ["estimate", "--\x1b[31m"],
+    ):
+        ran = llmcap(*arguments)
+        assert ran.status == 2
+        assert "\x1b" not in ran.err
+
+
+def test_an_unknown_command_is_compared_with_the_known(llmcap: Callable[..., Any]) -> None:
+    check(llmcap("estimat"), 2, "did you mean 'estimate'")
+    check(llmcap("models", "lst"), 2, "did you mean 'list'")
+    check(llmcap("frobnicate"), 2, "estimate", "models")
+    check(llmcap("schema", "dirve"), 2, "did you mean 'drive'")
+    check(llmcap("models", "show"), 2, "missing argument")
+
+
+def test_a_bug_is_called_one(llmcap: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(name: str) -> Any:
+        raise ZeroDivisionError("division by zero")
+
+    monkeypatch.setattr(app, "command", broken)
+    ran = llmcap("estimate")
+    assert ran.status == 1
+    assert "this is a bug in llmcap: ZeroDivisionError" in ran.err
+    assert ran.err.count("\n") == 1
+    with pytest.raises(ZeroDivisionError):
+        llmcap("--debug", "estimate")
+    monkeypatch.setenv("LLMCAP_DEBUG", "1")
+    with pytest.raises(ZeroDivisionError):
+        llmcap("estimate")
+
+
+def test_every_error_keeps_its_status(llmcap: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    class Odd(LlmcapError):
+        exit_code = 3
+
+    def raising(error: BaseException) -> Callable[[str], Any]:
+        def broken(name: str) -> Any:
+            raise error
+
+        return broken
+
+    monkeypatch.setattr(app, "command", raising(Odd("odd", "do otherwise")))
+    assert llmcap("estimate").err == "Error: odd. Do otherwise\n"
+    assert llmcap("estimate").status == 3
+    monkeypatch.setattr(app, "command", raising(KeyboardInterrupt()))
+    assert llmcap("estimate").status == 130
