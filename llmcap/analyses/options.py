@@ -160,9 +160,9 @@ def _texts(name: str, value: object) -> tuple[str, ...]:
 
 
 def _bytes(name: str, value: object) -> float:
-    if isinstance(value, float | int) and not isinstance(value, bool) and value > 0:
+    if isinstance(value, float | int) and not isinstance(value, bool) and 0 < value < 1e30:
         return float(value)
     try:
-        return parse_quantity(str(value), "bytes")
+        return parse_quantity(str(value), "bytes", allow_zero=False)
     except ValueError as error:
         raise OptionError(option_name(name), str(error), "write for example '2 TB'") from None
