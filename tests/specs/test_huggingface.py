@@ -97,6 +97,52 @@ def test_imported_documents_are_sound_and_can_be_written(tmp_path: Path) -> None
         assert load_document(path, Model) == model
 
 
+# Totals of the checkpoints (safetensors or PyTorch files on the Hub).
+FAMILIES: list[tuple[dict[str, Any], int]] = [
+    ({"model_type": "qwen", "hidden_size": 4096, "intermediate_size": 22016, "num_attention_heads": 32,
+      "num_hidden_layers": 32, "kv_channels": 128, "vocab_size": 151936, "max_position_embeddings": 32768,
+      "seq_length": 8192, "no_bias": True}, 7_721_324_544),
+    ({"model_type": "chatglm", "padded_vocab_size": 65024, "num_layers": 28, "hidden_size": 4096,
+      "ffn_hidden_size": 13696, "kv_channels": 128, "num_attention_heads": 32, "multi_query_attention": True,
+      "multi_query_group_num": 2, "add_qkv_bias": True, "add_bias_linear": False, "seq_length": 8192}, 6_243_584_000),
+    ({"model_type": "baichuan", "hidden_size": 5120, "intermediate_size": 13696, "num_hidden_layers": 40,
+      "num_attention_heads": 40, "vocab_size": 125696, "model_max_length": 4096, "z_loss_weight": 0}, 13_896_668_160),
+    ({"model_type": "internlm2", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
+      "bias": False, "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 92544, "max_position_embeddings": 32768},
+     7_737_708_544),
+    ({"model_type": "exaone", "hidden_size": 4096, "intermediate_size": 14336, "num_layers": 32,
+      "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 102400, "max_position_embeddings": 32768},
+     7_818_448_896),
+    ({"model_type": "glm", "hidden_size": 4096, "intermediate_size": 13696, "num_hidden_layers": 40, "head_dim": 128,
+      "num_attention_heads": 32, "num_key_value_heads": 2, "vocab_size": 151552, "attention_bias": True,
+      "max_position_embeddings": 131072}, 9_399_951_360),
+    ({"model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_head": 12, "vocab_size": 50257, "n_positions": 1024},
+     124_439_808),
+    ({"model_type": "opt", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32, "ffn_dim": 16384,
+      "vocab_size": 50272, "max_position_embeddings": 2048, "word_embed_proj_dim": 4096}, 6_658_473_984),
+    ({"model_type": "falcon", "hidden_size": 4544, "num_hidden_layers": 32, "num_attention_heads": 71, "bias": False,
+      "multi_query": True, "parallel_attn": True, "vocab_size": 65024, "max_position_embeddings": 2048}, 6_921_720_704),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("config", "total"), FAMILIES, ids=[str(config["model_type"]) for config, _ in FAMILIES])
+def test_families_meet_the_totals_of_their_checkpoints(config: dict[str, Any], total: int) -> None:
+    assert parameters_total(structure_of(import_config(config))) == total
+
+
+def test_cross_layer_attention_shares_caches() -> None:
+    # Hunyuan-Large: 64 layers, two of them share one cache: 32 x 2 x 8 x 80 x 2 bytes.
+    config = {
+        "model_type": "hunyuan", "hidden_size": 6400, "intermediate_size": 18304, "num_hidden_layers": 64,
+        "num_attention_heads": 80, "num_key_value_heads": 8, "num_experts": 16, "moe_topk": 1, "num_shared_expert": 1,
+        "use_cla": True, "cla_share_factor": 2, "use_qk_norm": True, "vocab_size": 129024,
+        "max_position_embeddings": 131072, "tie_word_embeddings": True, "use_mixed_mlp_moe": True,
+    }  # fmt: skip
+    model = import_config(config)
+    assert bf16_bytes(model, 1) == 81_920
+    assert parameters_total(structure_of(model)) == pytest.approx(389e9, rel=0.02)
+
+
 def test_head_dim_is_read_not_guessed() -> None:
     # 36 x 8 x 128 x 2 x 2 bytes; hidden / heads = 80 would give 92,160 (a calculator's known mistake).
     assert bf16_bytes(import_config(QWEN3), 1) == 147_456

@@ -11,7 +11,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from llmcap.errors import DocumentError, Problem, did_you_mean, printable
-from llmcap.specs.huggingface import experts, gemma, hybrid, latent, older
+from llmcap.specs.huggingface import custom_code, experts, gemma, hybrid, latent, older
 from llmcap.specs.huggingface.config import Config
 from llmcap.specs.huggingface.draft import Draft, fold
 from llmcap.specs.huggingface.ordinary import DENSE, Rule, Traits, ordinary
@@ -61,6 +61,7 @@ _READERS: Final[dict[str, Reader]] = {
     **hybrid.READERS,
     **gemma.READERS,
     **older.READERS,
+    **custom_code.READERS,
 }
 _MAX_BYTES: Final = 20_000_000
 

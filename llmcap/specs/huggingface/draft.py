@@ -45,10 +45,13 @@ class Draft:
 
 def start(c: Config, *, tied: bool = False, vocab: int | None = None, context: int | None = None) -> Draft:
     """Read the widths that every model has."""
+    # The spellings of the context mean different things (trained, extended); the first present is the limit.
+    given = next((name for name in CONTEXT if c.has(name)), CONTEXT[0])
+    c.skip(*CONTEXT)
     return Draft(
         hidden=c.count(*HIDDEN, most=1_000_000),
         vocab=c.count("vocab_size", default=vocab, most=10_000_000),
-        context=c.count(*CONTEXT, default=context, most=10**12),
+        context=c.count(given, default=context, most=10**12),
         tied=c.tied(tied),
     )
 

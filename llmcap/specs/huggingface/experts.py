@@ -337,6 +337,7 @@ MIXTURES: Final = {
     "ernie4_5_moe": (Traits(tied=True, bias_keys=("use_bias",), mlp_bias_keys=("use_bias",)), _ernie),
     "dots1": (Traits(qk_norm="head", every=0), _with_bias),
     "glm4_moe": (Traits(qk_norm="head", qk_norm_on=False, bias_covers_out=False), _with_bias),
+    "glm4v_moe_text": (Traits(qk_norm="head", qk_norm_on=False, bias_covers_out=False), _with_bias),
     "hy_v3": (Traits(qk_norm="head"), _with_bias),
     "solar_open": (Traits(), _with_bias),
     "hunyuan_v1_moe": (Traits(qk_norm="head", defaults={"context": 2_048}), _hunyuan),

@@ -146,6 +146,8 @@ def softmax(c: Config, hidden: int, traits: Traits, **changes: Any) -> Part:
             qkv = c.flag(key)
             out = qkv and traits.bias_covers_out
         c.skip(key)
+    if c.has("attention_out_bias"):
+        out = c.flag("attention_out_bias")
     norm = traits.qk_norm
     if norm != "none" and not c.flag("use_qk_norm", "qk_norm", default=traits.qk_norm_on):
         norm = "none"
@@ -241,7 +243,13 @@ DENSE: Final[dict[str, Traits]] = {
     "mimo": _QWEN2,
     "qwen3": _QWEN3,
     "qwen3_vl_text": _QWEN3,
-    "seed_oss": Traits(bias_keys=("attention_bias", "attention_out_bias")),
+    "seed_oss": Traits(qkv_bias=True),
+    "exaone": LLAMA,
+    "internlm2": Traits(bias_keys=("bias",)),
+    "glm": Traits(qkv_bias=True, bias_covers_out=False),
+    "glm4": Traits(bias_covers_out=False, norm_vectors=4),
+    "glm4v_text": Traits(bias_covers_out=False, norm_vectors=4),
+    "phi4_multimodal": Traits(tied=True, every=1),
     "smollm3": Traits(tied=True),
     "exaone4": Traits(qk_norm="head", every=4),
     "olmo": Traits(norm_vectors=0),
