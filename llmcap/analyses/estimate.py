@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-import llmcap
+from llmcap import __version__
 from llmcap.analyses.evaluate import Columns, Evaluator
 from llmcap.analyses.options import AXES, count, options_from
 from llmcap.analyses.result import PHASES, RESULT_COLUMNS, TIER_COLUMNS, Estimate, plain, setting_inputs, winner
@@ -132,7 +132,7 @@ def answer(setting: Setting, case: dict[str, int], sessions: int, columns: Colum
         ],
         warnings=warnings_of(setting, inputs, results, tiers),
         provenance={
-            "version": llmcap.__version__,
+            "version": __version__,
             "specs": [{"id": identity, "sha256": digest} for identity, digest in setting.documents],
         },
         setting=setting,

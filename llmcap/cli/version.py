@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import llmcap
+from llmcap import __version__
 
 
 def version_text() -> str:
     """'llmcap 0.1.0', in a checkout followed by the commit."""
-    commit = _commit(Path(llmcap.__file__).resolve().parents[1] / ".git")
-    return f"llmcap {llmcap.__version__}" + (f" (commit {commit[:12]})" if commit else "")
+    commit = _commit(Path(__file__).resolve().parents[2] / ".git")
+    return f"llmcap {__version__}" + (f" (commit {commit[:12]})" if commit else "")
 
 
 def _commit(git: Path) -> str:
