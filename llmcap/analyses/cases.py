@@ -105,7 +105,8 @@ def evaluate_cases(
                 numbers["users"], numbers["context"], numbers["cached_tokens"], numbers["output_tokens"]
             )
             options = options_from(given)
-            resolve(options)
+            if options not in groups:
+                resolve(options)
         except LlmcapError as error:
             line = int(case["_line"]) if "_line" in case else index + 1
             problems.append(Problem(file, line, "", error.message, error.hint))

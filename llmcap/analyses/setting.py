@@ -5,7 +5,7 @@ Cases that share a setting differ only in numbers (users, lengths), so a whole g
 
 from __future__ import annotations
 
-import functools
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from llmcap.specs.assumptions import Assumptions, Statement
 from llmcap.specs.calibration import CalibrationDocument
 from llmcap.specs.engine import Engine
 from llmcap.specs.model import Dtype, Model, WeightClass
-from llmcap.specs.registry import Loaded, load_as
+from llmcap.specs.registry import Loaded, load_as, stamp, unchanged
 from llmcap.specs.transfers import Transfers
 
 #: Classes of weights that quantised checkpoints usually leave in bf16.
@@ -54,9 +54,8 @@ class Setting:
         return self.assumptions.times == "calibrated"
 
 
-@functools.lru_cache(maxsize=4096)
 def resolve(options: Options) -> Setting:
-    """Load what the options name and settle every default.
+    """Load what the options name and settle every default. Repeated calls share one setting until a file changes.
 
     Raises
     ------
@@ -65,6 +64,21 @@ def resolve(options: Options) -> Setting:
     DocumentError
         A file that cannot be used.
     """
+    # A relative path means another file elsewhere, an id another one under another search path.
+    key = (options, os.environ.get("LLMCAP_PATH"), os.getcwd())
+    setting = _SETTINGS.get(key)
+    if setting is None or not all(unchanged(digest) for _, digest in setting.documents):
+        if len(_SETTINGS) >= _MOST_SETTINGS:
+            _SETTINGS.clear()
+        setting = _SETTINGS[key] = _resolve(options)
+    return setting
+
+
+_MOST_SETTINGS = 4096
+_SETTINGS: dict[tuple[Options, str | None, str], Setting] = {}
+
+
+def _resolve(options: Options) -> Setting:
     model, model_document = model_and_digest(options.model)
     engine = load_as(Engine, "engine", options.engine)
     transfers = load_as(Transfers, "transfers", "default")
@@ -120,8 +134,9 @@ def model_and_digest(name: str) -> tuple[Model, tuple[str, str]]:
         from llmcap.specs.loader import sha256_of
 
         file = path / "config.json" if path.is_dir() else path
-        model = load_config(file)
-        return model, (model.id, sha256_of(file))
+        model, digest = load_config(file), sha256_of(file)
+        stamp(file, digest)
+        return model, (model.id, digest)
     loaded: Loaded[Model] = load_as(Model, "model", name)
     return loaded.document, (loaded.document.id, loaded.sha256)
 

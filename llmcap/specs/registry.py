@@ -49,6 +49,9 @@ KINDS: Final[dict[str, Kind]] = {
 
 _TYPES: dict[str, type[Document]] = {}
 
+# Digest -> the files with that content as they were when they were read: (path, modified, size).
+_STAMPS: dict[str, set[tuple[Path, int, int]]] = {}
+
 
 @dataclass(frozen=True, slots=True)
 class Loaded(Generic[D]):
@@ -94,9 +97,7 @@ def search_roots() -> list[Path]:
             continue
         root = _as_path(entry)
         if not root.is_dir():
-            raise OptionError(
-                "LLMCAP_PATH", f"'{printable(entry, 200)}' is not a folder", "name folders that exist"
-            )
+            raise OptionError("LLMCAP_PATH", f"'{printable(entry, 200)}' is not a folder", "name folders that exist")
         roots.append(root)
     return [*roots, shipped_root()]
 
@@ -122,12 +123,8 @@ def find(kind: str, name: str) -> Path:
         path = _as_path(name)
         if _exists(path):
             return path
-        if not (
-            kind == "model" and re.fullmatch(r"[\w.-]+/[\w.-]+", name) and not name.endswith(_EXTENSIONS)
-        ):
-            hint = (
-                "check the path, or give an id as 'llmcap models list' and 'llmcap hardware list' show them"
-            )
+        if not (kind == "model" and re.fullmatch(r"[\w.-]+/[\w.-]+", name) and not name.endswith(_EXTENSIONS)):
+            hint = "check the path, or give an id as 'llmcap models list' and 'llmcap hardware list' show them"
             raise DocumentError([Problem(printable(name, 300), None, "", "no such file", hint)])
         raise _unknown(kind, name)
     identity = name.strip().lower()
@@ -147,6 +144,26 @@ def load(kind: str, name: str) -> Loaded[Any]:
 def load_as(document_type: type[D], kind: str, name: str) -> Loaded[D]:
     """`load` for callers that name the type they expect."""
     return _load_path(document_type, find(kind, name))
+
+
+def stamp(path: Path, sha256: str) -> None:
+    """Remember that the file at `path` was read with this content."""
+    status = path.stat()
+    _STAMPS.setdefault(sha256, set()).add((path.absolute(), status.st_mtime_ns, status.st_size))
+
+
+def unchanged(sha256: str) -> bool:
+    """Whether every file that was read with this content still is as it was then."""
+    for seen in tuple(_STAMPS.get(sha256, ())):
+        path, modified_ns, size = seen
+        try:
+            status = path.stat()
+        except OSError:
+            status = None
+        if status is None or (status.st_mtime_ns, status.st_size) != (modified_ns, size):
+            _STAMPS[sha256].discard(seen)
+            return False
+    return True
 
 
 def json_schema(kind: str) -> dict[str, Any]:
@@ -190,9 +207,7 @@ def _unknown(kind: str, name: str) -> OptionError:
     known = [*ids, *(huggingface_ids() if kind == "model" and "/" in name else [])]
     some = f"known: {', '.join(ids[:12])}{' ...' if len(ids) > 12 else ''}" if ids else ""
     noun = "hardware" if kind == "server" else kind
-    return OptionError(
-        KINDS[kind].option, f"unknown {noun} '{printable(name, 60)}'", did_you_mean(name, known) or some
-    )
+    return OptionError(KINDS[kind].option, f"unknown {noun} '{printable(name, 60)}'", did_you_mean(name, known) or some)
 
 
 # Parsing every model document would cost more than the estimate itself, so the ids are taken from the text:
@@ -244,4 +259,6 @@ def _load_path(document_type: type[D], path: Path) -> Loaded[D]:
 
 @functools.lru_cache(maxsize=1024)
 def _load_cached(document_type: type[Document], path: Path, modified_ns: int, size: int) -> Loaded[Document]:
-    return Loaded(load_document(path, document_type), path, sha256_of(path))
+    loaded = Loaded(load_document(path, document_type), path, sha256_of(path))
+    stamp(path, loaded.sha256)
+    return loaded
