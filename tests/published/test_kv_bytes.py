@@ -75,7 +75,6 @@ NOT_SHIPPED = {
     "tencent/Hunyuan-1.8B-Instruct",
     "tencent/Hunyuan-4B-Instruct",
     "tencent/Hunyuan-7B-Instruct",
-    "tencent/Hunyuan-Large",
 }
 
 
