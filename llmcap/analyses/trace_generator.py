@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmcap.analyses.options import count
-from llmcap.analyses.traces import MAX_BLOCKS, MAX_TOKENS, Trace
+from llmcap.analyses.trace_lines import MAX_TOKENS
+from llmcap.analyses.traces import MAX_BLOCKS, Trace
 from llmcap.errors import OptionError, did_you_mean, printable
 from llmcap.units import parse_quantity
 

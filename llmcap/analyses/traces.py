@@ -6,36 +6,35 @@ inference traces, or JSON lines without hashes).
 
 from __future__ import annotations
 
-import csv
 import gzip
-import json
-import math
 import zlib
 from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from llmcap.errors import DocumentError, OptionError, Problem, printable
+from llmcap.analyses.trace_lines import (
+    EXAMPLE,
+    MAX_LINE_BYTES,
+    TIME_UNITS,
+    Line,
+    MalformedLineError,
+    limit_of,
+    line_parser,
+)
+from llmcap.errors import DocumentError, OptionError, Problem, did_you_mean, printable
+from llmcap.specs.registry import search_roots
 
 Progress = Callable[[int, int], None]
 """Called now and then with the bytes read so far and the size of the file."""
 
-MAX_LINE_BYTES: Final = 2**24
-MAX_TOKENS: Final = 10**8  # of one request; the longest context on offer is a hundredth of it
 MAX_BLOCKS: Final = 2**28
-_MAX_SECONDS: Final = 1e12
 _KEPT_PROBLEMS: Final = 20
 _EARLY: Final = 1000  # bad lines after which a file is judged before its end
-_UNITS: Final = {"ms": 1e-3, "s": 1.0}
-_TIME_COLUMNS: Final = ("timestamp", "arrived_at", "time")
-_INPUT_COLUMNS: Final = ("contexttokens", "input_length", "request tokens", "num_prefill_tokens")
-_OUTPUT_COLUMNS: Final = ("generatedtokens", "output_length", "response tokens", "num_decode_tokens")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,15 +78,6 @@ class Trace:
         return tokens
 
 
-class _MalformedError(ValueError):
-    """A line that is no request; says why and what would be right."""
-
-    def __init__(self, message: str, hint: str = "") -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
-
-
 @dataclass(slots=True)
 class _Requests:
     """Growing columns of the requests read so far."""
@@ -104,11 +94,11 @@ class _Requests:
         if self.hashed is None:
             self.hashed = blocks is not None
         elif self.hashed != (blocks is not None):
-            raise _MalformedError("some requests have hash_ids and others have none", "all of them or none")
+            raise MalformedLineError("some requests have hash_ids and others have none", "all of them or none")
         if blocks is not None:
             whole, over = divmod(inputs, self.block_tokens)
             if len(blocks) not in (whole, whole + (over > 0)):
-                raise _MalformedError(
+                raise MalformedLineError(
                     f"{len(blocks):,} hash_ids do not make {inputs:,} tokens in blocks of {self.block_tokens:,}",
                     "is --block-tokens the trace's own?",
                 )
@@ -128,8 +118,9 @@ def read_trace(
     Parameters
     ----------
     path : str or Path
-        JSON lines {"timestamp", "input_length", "output_length", "hash_ids"}, or CSV with a header
-        (TIMESTAMP,ContextTokens,GeneratedTokens); either may be gzipped.
+        A file, or the id of a shipped trace (mooncake-conversation). JSON lines {"timestamp", "input_length",
+        "output_length", "hash_ids"}, or CSV with a header (TIMESTAMP,ContextTokens,GeneratedTokens); either may be
+        gzipped.
     block_tokens : int
         Tokens of a hashed block (Mooncake: 512).
     max_bad_lines : str or float
@@ -146,28 +137,26 @@ def read_trace(
     DocumentError
         The file holds no requests, or too many of its lines are malformed.
     """
-    file = Path(path).expanduser()
-    limit = _limit(max_bad_lines)
-    if time_unit not in _UNITS:
+    file = _located(path)
+    limit = limit_of(max_bad_lines)
+    if time_unit not in TIME_UNITS:
         raise OptionError("--time-unit", f"unknown unit '{printable(time_unit, 20)}'", "ms or s")
     found = _Requests(block_tokens)
     problems: list[Problem] = []
     lines = bad = 0
-    parse: Callable[[bytes], tuple[float, int, int, array[int] | None]] | None = None
+    parse: Callable[[bytes], Line] | None = None
     try:
-        if not file.is_file():
-            raise OptionError("TRACE", f"there is no file '{printable(str(file), 200)}'", "check the path")
         for number, line in _lines(file, progress):
             if not line.strip():
                 continue
             try:
                 if parse is None:
-                    parse, header = _parser(line, _UNITS[time_unit], str(file))
+                    parse, header = line_parser(line, TIME_UNITS[time_unit], str(file))
                     if header:
                         continue
                 lines += 1
                 found.add(*parse(line))
-            except _MalformedError as why:
+            except MalformedLineError as why:
                 bad += 1
                 if len(problems) < _KEPT_PROBLEMS:
                     problems.append(Problem(str(file), number, "", why.message, why.hint))
@@ -183,11 +172,24 @@ def read_trace(
         summary = f"{bad:,} of {lines:,} lines read are malformed, more than {limit.text} (--max-bad-lines)"
         raise DocumentError([Problem(str(file), None, "", summary), *problems])
     if not found.times:
-        raise DocumentError([Problem(str(file), None, "", "holds no requests", _EXAMPLE)])
-    return _trace(str(file), found, lines, bad, tuple(problems))
+        raise DocumentError([Problem(str(file), None, "", "holds no requests", EXAMPLE)])
+    return _trace(str(path), found, lines, bad, tuple(problems))
 
 
-_EXAMPLE: Final = 'a line is {"timestamp": 0, "input_length": 1000, "output_length": 100, "hash_ids": [1, 2]}'
+def _located(path: str | Path) -> Path:
+    """The file itself, or the shipped trace of that name."""
+    name = str(path)
+    try:
+        file = Path(path).expanduser()
+        if file.is_file():
+            return file
+    except (OSError, ValueError, RuntimeError):  # too long, a NUL inside, the home of a user who does not exist
+        file = Path(name)
+    shipped = {p.name.removesuffix(".jsonl.gz"): p for r in search_roots() for p in r.glob("measurements/traces/*.gz")}
+    if name in shipped:
+        return shipped[name]
+    hint = did_you_mean(name, shipped) or f"check the path, or take a shipped one: {', '.join(shipped)}"
+    raise OptionError("TRACE", f"there is no file '{printable(name, 200)}'", hint)
 
 
 def _trace(name: str, found: _Requests, lines: int, bad: int, problems: tuple[Problem, ...]) -> Trace:
@@ -212,43 +214,6 @@ def _trace(name: str, found: _Requests, lines: int, bad: int, problems: tuple[Pr
     )
 
 
-# -- lines -----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Limit:
-    text: str
-    share: float | None
-    number: int
-
-    def passed(self, bad: int, lines: int) -> bool:
-        return bad > (self.number if self.share is None else self.share * lines)
-
-
-def _limit(given: str | float) -> _Limit:
-    text = str(given).strip()
-    hint = "a share such as 1% or a number of lines such as 25"
-    try:
-        value = float(text.removesuffix("%"))
-    except ValueError:
-        value = math.nan
-    if not 0 <= value < 1e15:
-        raise OptionError("--max-bad-lines", f"'{printable(text, 40)}' is no limit", hint)
-    if text.endswith("%"):
-        return _share(value / 100.0, text, hint)
-    if value < 1 and isinstance(given, float):
-        return _share(value, f"{value:.3g} of all", hint)
-    if not value.is_integer():
-        raise OptionError("--max-bad-lines", f"'{printable(text, 40)}' is no limit", hint)
-    return _Limit(f"{int(value):,}", None, int(value))
-
-
-def _share(share: float, text: str, hint: str) -> _Limit:
-    if share > 1:
-        raise OptionError("--max-bad-lines", f"'{printable(text, 40)}' is more than the whole", hint)
-    return _Limit(text, share, 0)
-
-
 def _lines(file: Path, progress: Progress | None) -> Iterator[tuple[int, bytes]]:
     """Numbered lines; one beyond the limit comes cut short, and its rest is passed over."""
     size = file.stat().st_size
@@ -269,106 +234,3 @@ def _lines(file: Path, progress: Progress | None) -> Iterator[tuple[int, bytes]]
                 progress(raw.tell(), size)
     if progress is not None:
         progress(size, size)
-
-
-def _parser(line: bytes, unit: float, file: str) -> tuple[Callable[[bytes], Any], bool]:
-    """How to read the lines of a file, from its first one; and whether that one is a header."""
-    if line.lstrip()[:1] == b"{":
-        return lambda text: _json_request(text, unit), False
-    try:
-        names = [n.strip().lower() for n in next(csv.reader([line.decode()]), [])]
-    except (UnicodeDecodeError, csv.Error):
-        names = []
-    columns = [_column(names, wanted) for wanted in (_TIME_COLUMNS, _INPUT_COLUMNS, _OUTPUT_COLUMNS)]
-    time, inputs, outputs = columns
-    if time is None or inputs is None:
-        raise DocumentError(
-            [Problem(file, 1, "", "the first line is neither a JSON object nor a CSV header of a trace",
-                     f"{_EXAMPLE}, a header is TIMESTAMP,ContextTokens,GeneratedTokens")]
-        )  # fmt: skip
-    return lambda text: _csv_request(text, time, inputs, outputs), True
-
-
-def _column(names: list[str], wanted: tuple[str, ...]) -> int | None:
-    return next((names.index(name) for name in wanted if name in names), None)
-
-
-def _json_request(line: bytes, unit: float) -> tuple[float, int, int, array[int] | None]:
-    if len(line) > MAX_LINE_BYTES:
-        raise _MalformedError(f"longer than {MAX_LINE_BYTES:,} bytes")
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise _MalformedError(f"no JSON: {printable(error)}", _EXAMPLE) from None
-    if not isinstance(row, dict):
-        raise _MalformedError("no JSON object", _EXAMPLE)
-    ids = row.get("hash_ids")
-    blocks = None if ids is None else _identities(ids, b"true" in line or b"false" in line)
-    time = row.get("timestamp")
-    if isinstance(time, bool) or not isinstance(time, int | float) or not 0 <= time <= _MAX_SECONDS / unit:
-        raise _MalformedError(
-            f"timestamp {printable(json.dumps(time), 40)} is no time", "a number of milliseconds from 0"
-        )
-    inputs = _tokens("input_length", row.get("input_length"), 1)
-    return time * unit, inputs, _tokens("output_length", row.get("output_length", 0), 0), blocks
-
-
-def _identities(ids: Any, has_words: bool) -> array[int]:
-    wrong = _MalformedError("hash_ids is no list of whole numbers", '"hash_ids": [1, 2, 3]')
-    if not isinstance(ids, list) or (has_words and any(isinstance(i, bool) for i in ids)):
-        raise wrong
-    try:
-        return array("q", ids)
-    except TypeError:
-        raise wrong from None
-    except OverflowError:
-        try:
-            return array("q", np.array(ids, dtype=np.uint64).view(np.int64).tolist())  # unsigned 64-bit hashes
-        except (OverflowError, TypeError, ValueError):
-            raise _MalformedError("hash_ids go beyond 64 bits") from None
-
-
-def _csv_request(line: bytes, time: int, inputs: int, outputs: int | None) -> tuple[float, int, int, None]:
-    if len(line) > MAX_LINE_BYTES:
-        raise _MalformedError(f"longer than {MAX_LINE_BYTES:,} bytes")
-    try:
-        cells = next(csv.reader([line.decode()]))
-        when, asked = cells[time], cells[inputs]
-        answered = "0" if outputs is None else cells[outputs]
-    except (UnicodeDecodeError, csv.Error, IndexError, StopIteration):
-        raise _MalformedError("cells are missing, or it is no text", "2023-11-16 18:15:46.68,374,44") from None
-    return (
-        _moment(when.strip()),
-        _tokens("input tokens", _whole(asked), 1),
-        _tokens("output", _whole(answered), 0),
-        None,
-    )
-
-
-def _whole(text: str) -> int | str:
-    plain = text.strip()
-    return int(plain) if plain.isascii() and plain.isdigit() and len(plain) < 19 else plain
-
-
-def _moment(text: str) -> float:
-    """A date and time (UTC unless it says otherwise), or seconds. [s]"""
-    try:
-        seconds = float(text)
-    except ValueError:
-        try:
-            date = datetime.fromisoformat(text)
-            seconds = (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
-        except (ValueError, OverflowError):
-            raise _MalformedError(f"'{printable(text, 40)}' is no time", "2023-11-16 18:15:46.68, or seconds") from None
-    if not 0 <= seconds <= _MAX_SECONDS:
-        raise _MalformedError(f"'{printable(text, 40)}' is no time", "2023-11-16 18:15:46.68, or seconds")
-    return seconds
-
-
-def _tokens(name: str, value: Any, minimum: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= MAX_TOKENS:
-        shown = printable(value, 30)
-        raise _MalformedError(
-            f"{name} '{shown}' is no number of tokens", f"a whole number from {minimum} to {MAX_TOKENS:,}"
-        )
-    return value
