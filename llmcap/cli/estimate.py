@@ -42,12 +42,12 @@ def estimate(
     from llmcap.analyses.estimate import estimate as ask
 
     answer = ask(**given)
-    write_text(_rendered(answer, chosen, to_file=output is not None), output)
     if plot is not None:
         from llmcap.report.figures import plot_estimate
 
-        write_file(plot, lambda path: plot_estimate(answer, path))
+        write_file(plot, lambda path: plot_estimate(answer, path), "--plot")
         print(f"figure in {plot}", file=sys.stderr)
+    write_text(_rendered(answer, chosen, to_file=output is not None), output)
     if not answer.fits:
         # A person at a terminal has just read the details on the page.
         told = chosen == "table" and output is None and sys.stdout.isatty()

@@ -22,7 +22,7 @@ def write_text(text: str, file: Path | None) -> None:
     write_file(file, lambda path: _write(path, whole))
 
 
-def write_file(file: Path, write: Callable[[Path], object]) -> None:
+def write_file(file: Path, write: Callable[[Path], object], option: str = "--output") -> None:
     """Let `write` fill a temporary file beside `file`, then rename it: readers never see half of it.
 
     Raises
@@ -33,16 +33,16 @@ def write_file(file: Path, write: Callable[[Path], object]) -> None:
     folder = file.parent
     shown = printable(str(file), 200)
     if not folder.is_dir():
-        raise OptionError("--output", f"there is no folder '{printable(str(folder), 200)}'", "create it first")
+        raise OptionError(option, f"there is no folder '{printable(str(folder), 200)}'", "create it first")
     if file.is_dir():
-        raise OptionError("--output", f"'{shown}' is a folder", "name a file in it")
+        raise OptionError(option, f"'{shown}' is a folder", "name a file in it")
     if file.exists() and not file.is_file():  # a pipe or a device has no half-written state
         write(file)
         return
     try:
         handle, name = tempfile.mkstemp(prefix=f".{file.name[:40]}.", suffix=file.suffix, dir=folder)
     except OSError as error:
-        raise OptionError("--output", f"'{shown}' cannot be written: {error.strerror}", "choose another file") from None
+        raise OptionError(option, f"'{shown}' cannot be written: {error.strerror}", "choose another file") from None
     os.close(handle)
     temporary = Path(name)
     try:
@@ -51,7 +51,7 @@ def write_file(file: Path, write: Callable[[Path], object]) -> None:
         temporary.replace(file)
     except OSError as error:
         temporary.unlink(missing_ok=True)
-        raise OptionError("--output", f"'{shown}' cannot be written: {error.strerror}", "choose another file") from None
+        raise OptionError(option, f"'{shown}' cannot be written: {error.strerror}", "choose another file") from None
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise

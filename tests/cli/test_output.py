@@ -106,6 +106,20 @@ def test_a_file_appears_whole_or_not_at_all(llmcap: Callable[..., Any], tmp_path
         write_file(tmp_path, broken)
 
 
+def test_a_figure_is_written_beside_the_answer(llmcap: Callable[..., Any], tmp_path: Path) -> None:
+    file = tmp_path / "figure.svg"
+    ran = llmcap("estimate", "--model", "llama-3.1-8b", "--context", "4k", "--format", "json", "--plot", file)
+    assert ran.status == 0
+    assert ran.json()["schema"] == "llmcap.estimate/1"
+    assert "<svg" in file.read_text(encoding="utf-8")
+    for name, word in (("figure.xyz", ".png"), ("nowhere/figure.png", "no folder")):
+        ran = llmcap("estimate", "--plot", tmp_path / name)
+        assert (ran.status, ran.out) == (2, "")
+        assert "--plot" in ran.err
+        assert word in ran.err
+    assert llmcap("estimate", "--cases", file, "--plot", file).status == 2
+
+
 def test_a_table_in_a_file_is_plain_text(llmcap: Callable[..., Any], tmp_path: Path) -> None:
     file = tmp_path / "page.txt"
     llmcap("estimate", "-o", file)
