@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from llmcap.analyses.claims import validate_suite as validate_suite
     from llmcap.analyses.estimate import estimate as estimate
     from llmcap.analyses.estimate import load_hardware as load_hardware
     from llmcap.analyses.estimate import load_model as load_model
@@ -30,6 +31,7 @@ _HOMES = {
     "load_hardware": "llmcap.analyses.estimate",
     "tiers": "llmcap.analyses.tier_table",
     "replay": "llmcap.analyses.replay",
+    "validate_suite": "llmcap.analyses.claims",
     "LlmcapError": "llmcap.errors",
     "OptionError": "llmcap.errors",
     "DocumentError": "llmcap.errors",

@@ -135,7 +135,7 @@ def verdict(checks: tuple[Check, ...], published: list[Finding], judged: list[Fi
     return word if finding.band_holds is False else f"{word}, but within the band"
 
 
-def validate_suite(name: str = "million-token-context") -> list[dict[str, Any]]:
+def judge_suite(name: str = "million-token-context") -> list[dict[str, Any]]:
     """Judge the published claims of a suite.
 
     Parameters
@@ -203,8 +203,8 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def suite_frame(name: str = "million-token-context") -> pd.DataFrame:
-    """`validate_suite` as a DataFrame of its texts, one row per claim."""
+def validate_suite(name: str = "million-token-context") -> pd.DataFrame:
+    """Judge the claims of a suite: the texts of `judge_suite` as a DataFrame, one row per claim."""
     import pandas as pd
 
-    return pd.DataFrame([{key: value for key, value in row.items() if key != "checks"} for row in validate_suite(name)])
+    return pd.DataFrame([{key: value for key, value in row.items() if key != "checks"} for row in judge_suite(name)])

@@ -34,13 +34,13 @@ def validate(suite: Suite = None, form: Format = None, output: OutputFile = None
 
 
 def _suite(name: str, form: str, *, to_file: bool) -> str:
-    from llmcap.analyses.claims import validate_suite
+    from llmcap.analyses.claims import judge_suite
 
-    rows = validate_suite(name)
+    rows = judge_suite(name)
     if form == "json":
         from llmcap.report.tables import json_text
 
-        return json_text({"schema": "llmcap.claims-verdict/1", "suite": name, "rows": rows})
+        return json_text({"schema": "llmcap.validate/1", "suite": name, "rows": rows})
     from llmcap.report.claims_page import COLUMNS
 
     short = [{column: row[column] for column in COLUMNS} for row in rows]

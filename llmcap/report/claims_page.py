@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -30,7 +29,7 @@ def claims_page(rows: Sequence[Row], width: int = 100, *, color: bool = False) -
     Parameters
     ----------
     rows : sequence of mappings
-        As `llmcap.analyses.claims.validate_suite` returns them.
+        As `llmcap.analyses.claims.judge_suite` returns them.
     width : int
         [characters]
     color : bool
@@ -41,7 +40,7 @@ def claims_page(rows: Sequence[Row], width: int = 100, *, color: bool = False) -
         file=out, width=max(width, 60), force_terminal=color, no_color=not color, highlight=False, emoji=False,
         color_system="standard" if color else None, markup=False,
     )  # fmt: skip
-    table = Table(box=SIMPLE_HEAD, padding=(0, 1), pad_edge=False, collapse_padding=True)
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
     table.add_column("id", no_wrap=True)
     table.add_column("published", ratio=3)
     table.add_column("as published", ratio=3)
@@ -51,6 +50,7 @@ def claims_page(rows: Sequence[Row], width: int = 100, *, color: bool = False) -
         verdict = Text(row["verdict"], style=_style(row["verdict"]))
         table.add_row(row["id"], row["published"], row["as_published"], row["calibrated"], verdict)
     console.print(table)
+    console.print()
     console.print(Text(tally(rows) + ".", style="bold"))
     console.print()
     console.print("Why published and calibrated figures differ")

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import llmcap
-from llmcap.analyses.claims import Finding, suite_frame, validate_suite, verdict
+from llmcap.analyses.claims import Finding, judge_suite, validate_suite, verdict
 from llmcap.errors import DocumentError, OptionError
 from llmcap.specs.base import dangling, load_document, uncovered
 from llmcap.specs.claims import Case, Check, Claims
@@ -22,11 +22,11 @@ from llmcap.specs.registry import load
 
 @functools.cache
 def _suite() -> dict[str, dict[str, Any]]:
-    return {row["id"]: row for row in validate_suite()}
+    return {row["id"]: row for row in judge_suite()}
 
 
 def test_there_are_twelve_claims_in_order_each_with_a_verdict_and_a_reason() -> None:
-    rows = validate_suite("million-token-context")
+    rows = judge_suite("million-token-context")
     assert [row["id"] for row in rows] == [f"C{n}" for n in range(1, 13)]
     for row in rows:
         for key in ("statement", "published", "as_published", "calibrated", "verdict", "why"):
@@ -111,7 +111,7 @@ def test_reasons_lead_from_the_published_figure_to_the_calibrated_one(claim: str
 
 
 def test_the_frame_is_the_list_without_the_figures() -> None:
-    frame = suite_frame()
+    frame = validate_suite()
     assert list(frame["id"]) == [f"C{n}" for n in range(1, 13)]
     assert list(frame.columns[:1]) == ["id"]
     assert "checks" not in frame
@@ -171,7 +171,7 @@ def test_the_document_names_its_source_and_reads_strictly(tmp_path: Path) -> Non
 
 def test_an_unknown_suite_is_named_with_the_nearest_one() -> None:
     with pytest.raises(OptionError, match="million-token-context"):
-        validate_suite("million-token-contxt")
+        judge_suite("million-token-contxt")
 
 
 def test_a_ratio_needs_a_number() -> None:
