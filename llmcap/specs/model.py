@@ -7,6 +7,7 @@ this file knows a model's name.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Annotated, ClassVar, Literal
 
@@ -17,6 +18,9 @@ from llmcap.specs.registry import register
 
 Dtype = Literal["fp32", "bf16", "fp16", "fp8", "int8", "nvfp4", "mxfp4", "int4"]
 WeightClass = Literal["embedding", "lm_head", "norm", "router", "attention", "dense", "shared_expert", "expert"]
+
+
+MOST_LAYERS = 10_000
 
 
 class BlockSparse(Part):
@@ -336,6 +340,8 @@ class Model(Document):
                 raise ValueError(f"layers use {what} '{missing[0]}', which {what}s does not define (has: {has})")
             if idle := sorted(known - used):
                 raise ValueError(f"{what} '{idle[0]}' is defined, but no layer uses it")
+        if self.layer_count > MOST_LAYERS:
+            raise ValueError(f"{self.layer_count:,} layers are more than any model has (at most {MOST_LAYERS:,})")
         return self
 
     def layer_sequence(self) -> Iterator[Layer]:
@@ -368,12 +374,17 @@ class Model(Document):
 
     @property
     def query_heads(self) -> int:
-        """Query heads that tensor parallelism must divide: of the first mixer that has heads."""
-        for mixer in self.mixers.values():
-            for field in ("heads", "value_heads"):
-                if (heads := getattr(mixer, field, None)) is not None:
-                    return int(heads)
-        return 1
+        """Query heads that tensor parallelism must divide: the greatest common divisor over the softmax mixers.
+
+        Models without softmax attention divide by the heads of their recurrent layers; 1 when there are none.
+        """
+        softmax = (Attention, MultiHeadLatentAttention, CompressedAttention)
+        heads = [mixer.heads for mixer in self.mixers.values() if isinstance(mixer, softmax)]
+        if not heads:
+            fields = ("heads", "value_heads")
+            found = (getattr(mixer, field, None) for mixer in self.mixers.values() for field in fields)
+            heads = [int(count) for count in found if count is not None]
+        return math.gcd(*heads) if heads else 1
 
 
 register("model")(Model)

@@ -101,6 +101,21 @@ def test_found_by_huggingface_id_in_any_case(asked: str, found: str) -> None:
     assert registry.find("model", asked).stem == found
 
 
+@pytest.mark.parametrize(
+    ("name", "heads"),
+    [
+        ("llama-4-maverick", 40),
+        ("deepseek-v3", 128),
+        ("qwen3.5-397b-a17b", 32),  # not the 64 value heads of its recurrent layers
+        ("laguna-xs.2", 16),  # 48 in full layers, 64 in sliding ones
+        ("jamba-v0.1", 32),
+        ("falcon-7b", 71),
+    ],
+)
+def test_query_heads_that_tensor_parallelism_must_divide(name: str, heads: int) -> None:
+    assert model(name).query_heads == heads
+
+
 def test_unknown_model_is_an_option_error() -> None:
     with pytest.raises(OptionError, match=r"[Dd]id you mean"):
         registry.find("model", "llama-4-mavrick")
@@ -140,6 +155,7 @@ layers:
             "{kind: moe, experts: 2, top_k: 4, intermediate: 8}",
             "exceeds the experts",
         ),
+        ("repeat: 2", "repeat: 1000000000", "more than any model has"),
         ("layers:\n  - repeat: 2\n    block: [{mixer: attention, ffn: dense}]", "layers: []", "layers"),
     ],
 )
