@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 from llmcap.analyses.setting import Setting
 from llmcap.arch.attention import attended_pairs, attended_slots
 from llmcap.arch.dtypes import bytes_per_element
-from llmcap.arch.operators import Attention, Exchange, Experts, Gemm, Stream
+from llmcap.arch.operators import Attention, Exchange, Experts, Gemm, OperatorTable, Stream
 from llmcap.arch.parts import AttentionWork
 from llmcap.engine import collectives, kernels
 from llmcap.engine.cost import Cost, Value
 from llmcap.specs.calibration import Band, CalibrationDocument
+from llmcap.specs.engine import ExpertKernels, FamilyKernels
 
 Array = NDArray[np.float64]
 Phase = Literal["prefill", "decode"]
@@ -34,6 +35,11 @@ _STAND_IN = {
     "nvfp4": ("fp8", "bf16"),
     "fp8": ("bf16",),
 }
+
+
+#: Kernels as the calibration has them.
+_POOLED = FamilyKernels()
+_ANY_EXPERTS = ExpertKernels()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +57,8 @@ class StepModel:
             dtype = roofline.peak_dtype
         return self.setting.machine.rates(dtype)
 
-    def gemm(self, op: Gemm, m: Value) -> Cost:
-        """One layer's product with m tokens."""
+    def gemm(self, op: Gemm, m: Value, phase: Phase | None = None) -> Cost:
+        """One layer's product with m tokens; with a phase named, under the engine's own kernels."""
         params = None
         if self.setting.calibrated:
             fits = self.setting.calibration
@@ -62,35 +68,58 @@ class StepModel:
                 else _pick(fits.gemm, op.compute_dtype)
             )
             params = kernels.GemmParams(fit.t0, fit.e, fit.x0, fit.w, fit.a, *_band(fit))
-        return kernels.gemm(
+        cost = kernels.gemm(
             m, k=op.k, n=op.n, weight_bytes=op.weight_bytes, bytes_per_row=op.bytes_per_row,
             rates=self._rates(op.compute_dtype), params=params,
         )  # fmt: skip
+        if params is None or phase is None:
+            return cost
+        factors = self._family.gemm.get(op.compute_dtype)
+        return cost.scaled(1.0 if factors is None else getattr(factors, phase), self._launch_share(phase))
 
-    def experts(self, op: Experts, m: Value) -> Cost:
-        """One layer's routed experts with m tokens on each rank of the pool."""
+    @property
+    def _family(self) -> FamilyKernels:
+        """The engine's kernels on this family of devices."""
+        return self.setting.engine.kernels.families.get(self.setting.machine.device.family, _POOLED)
+
+    def _launch_share(self, phase: Phase) -> float:
+        """A captured decode step hides part of the launch floors; prefill runs kernel by kernel."""
+        return self.setting.engine.kernels.launch_share if phase == "decode" else 1.0
+
+    def experts(self, op: Experts, m: Value, phase: Phase = "prefill") -> Cost:
+        """One layer's routed experts with m tokens on each rank of the pool.
+
+        The fits know steps of a thousand tokens and more. A decode step has small tiles, and its floor is the engine's
+        launch instead of the fitted t0 where the engine gives one.
+        """
         params = None
+        own = self._family.experts.get(op.weight_dtype, _ANY_EXPERTS)
         if self.setting.calibrated:
             fit = _pick(self.setting.calibration.moe, _expert_key(op, self.setting.calibration))
-            params = kernels.ExpertParams(fit.t0, fit.e, fit.r0, fit.w, fit.a, *_band(fit))
+            decode = phase == "decode"
+            floor = own.launch if decode and own.launch is not None else fit.t0
+            tile = kernels.DECODE_TILE if decode else None
+            params = kernels.ExpertParams(floor, fit.e, fit.r0, fit.w, fit.a, *_band(fit), tile)
         work = op.work
-        return kernels.experts(
+        cost = kernels.experts(
             m * op.pool, count=work.experts, active=work.active_per_token,
             flop_per_token=2.0 * work.active_per_token * work.parameters_per_expert,
             bytes_per_expert=op.bytes_per_expert, share=op.share, bytes_per_row=op.bytes_per_row,
             rates=self._rates(op.compute_dtype), params=params,
         )  # fmt: skip
+        return cost if params is None else cost.scaled(getattr(own, phase), 1.0)
 
-    def stream(self, op: Stream, m: Value, sequences: Value) -> Cost:
+    def stream(self, op: Stream, m: Value, sequences: Value, phase: Phase = "prefill") -> Cost:
         """One layer's element-wise work of m tokens, or its recurrent update for `sequences` sequences."""
         params = None
         if self.setting.calibrated:
             s = self.setting.engine.streams
             params = kernels.StreamParams(s.launch, s.memory, s.compute, s.low, s.high)
         moved = m * op.bytes_per_token + sequences * op.bytes_per_sequence
-        return kernels.stream(moved, m * op.flop_per_token, 1.0, rates=self._rates("bf16"), params=params)
+        cost = kernels.stream(moved, m * op.flop_per_token, 1.0, rates=self._rates("bf16"), params=params)
+        return cost if params is None else cost.scaled(1.0, self._launch_share(phase))
 
-    def exchange(self, op: Exchange, m: Value) -> Cost:
+    def exchange(self, op: Exchange, m: Value, phase: Phase = "prefill") -> Cost:
         """One call of a collective with m tokens."""
         fabric = self.setting.machine.fabric(op.span)
         params = None
@@ -108,7 +137,12 @@ class StepModel:
             )  # fmt: skip
         size = m * op.bytes_per_token
         if op.kind == "all_reduce":
-            return collectives.all_reduce(size, op.ranks, 1.0, fabric=fabric, params=params)
+            cost = collectives.all_reduce(size, op.ranks, 1.0, fabric=fabric, params=params)
+            return (
+                cost
+                if params is None or phase == "prefill"
+                else cost.scaled(self.setting.engine.kernels.decode_all_reduce, 1.0)
+            )
         if op.kind == "send":
             return collectives.send(size, 1.0, fabric=fabric, params=params)
         return collectives.exchange(size, op.ranks, 1.0, fabric=fabric, params=params)
@@ -119,6 +153,8 @@ class StepModel:
             return Cost()
         o = self.setting.engine.prefill if phase == "prefill" else self.setting.engine.decode
         t = o.step + o.layer * self.setting.structure.layers
+        recurrent, latent, experts = layer_kinds(self.setting.operators)
+        t = t + o.recurrent * recurrent + o.latent * latent + o.experts * experts
         return Cost(overhead=t, low=t * o.low, high=t * o.high)
 
     def embedding(self, tokens: Value, steps: Value) -> Cost:
@@ -137,13 +173,13 @@ class StepModel:
         table = self.setting.operators
         total = self.overhead(phase)
         for gemm in table.gemms:
-            total = total + self.gemm(gemm, m) * gemm.layers
+            total = total + self.gemm(gemm, m, phase) * gemm.layers
         for group in table.experts:
-            total = total + self.experts(group, m) * group.layers
+            total = total + self.experts(group, m, phase) * group.layers
         for stream in table.streams:
-            total = total + self.stream(stream, m, sequences) * stream.layers
+            total = total + self.stream(stream, m, sequences, phase) * stream.layers
         for exchange in table.exchanges:
-            total = total + self.exchange(exchange, m) * exchange.count
+            total = total + self.exchange(exchange, m, phase) * exchange.count
         return total
 
     def _prefill_tokens(self, m: Array) -> Cost:
@@ -324,6 +360,8 @@ class StepModel:
             )
             params = kernels.DecodeAttentionParams(fit.t0, fit.w, fit.e, *_band(fit))
         one = kernels.decode_attention(flop, moved, rates=self._rates(op.dtype), params=params)
+        if params is not None:
+            one = one.scaled(self.setting.engine.kernels.decode_attention, self._launch_share("decode"))
         return one * op.layers
 
     # -- totals ----------------------------------------------------------------------------------------------------
@@ -334,6 +372,16 @@ class StepModel:
             return cost.serial
         r = self.setting.assumptions.roofline
         return np.maximum(np.maximum(cost.compute / r.compute, cost.memory / r.memory), cost.network / r.network)
+
+
+def layer_kinds(table: OperatorTable) -> tuple[int, int, int]:
+    """Layers with a recurrent scan, with latent attention, and with routed experts.
+
+    Latent attention is told by its decode form, in which queries meet the compressed cache itself.
+    """
+    recurrent = sum(op.layers for op in table.streams if op.flop_per_token > 0.0)
+    latent = sum(op.layers for op in table.attention if op.work.decode_qk_dim is not None)
+    return recurrent, latent, sum(op.layers for op in table.experts)
 
 
 def _sight(work: AttentionWork) -> float:

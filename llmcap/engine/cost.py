@@ -38,6 +38,16 @@ class Cost:
 
     __rmul__ = __mul__
 
+    def scaled(self, work: float, launch: float) -> Cost:
+        """Work and launch floor taken times two factors; the band keeps its width in proportion."""
+        if work == 1.0 and launch == 1.0:
+            return self
+        before = self.serial
+        parts = (self.compute * work, self.memory * work, self.network * work, self.overhead * launch)
+        after = parts[0] + parts[1] + parts[2] + parts[3]
+        ratio = after / np.where(np.asarray(before) > 0.0, before, 1.0)
+        return Cost(*parts, self.low * ratio, self.high * ratio, self.flop_s, self.byte_s)
+
     def fields(self) -> tuple[Value, ...]:
         """The eight fields in declaration order."""
         return (

@@ -18,6 +18,10 @@ import numpy as np
 from llmcap.engine.cost import Cost, Value, banded
 
 
+#: Rows of the smallest tile of an expert kernel in decode: the tensor instruction's 16.
+DECODE_TILE = 16.0
+
+
 @dataclass(frozen=True, slots=True)
 class DeviceRates:
     """What a kernel sees of its device."""
@@ -76,6 +80,8 @@ class ExpertParams:
     a: float
     low: float
     high: float
+    tile: float | None = None
+    """Smallest tile of the kernels of a decode step [rows]; then r0 is at most r + tile. None: r0 as fitted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +253,16 @@ def experts(
         Part of the group's work and weights on this device.
     bytes_per_row : float
         Activation bytes per token of the group that this device moves. [B]
+
+    Notes
+    -----
+    r0 counts the rows that tiles are padded by in steps of a thousand tokens and more. Decode kernels choose small
+    tiles: with `tile` given, min(r0, r + tile) rows of padding per expert, so that a few tokens per expert leave the
+    step to the memory bandwidth.
+
+    Examples
+    --------
+    2 tokens per touched expert and tiles of 16 rows: 2 + 18 rows of arithmetic instead of 2 + 247, were r0 = 247.
     """
     touched = touched_experts(tokens, count, active)
     flop_s = tokens * flop_per_token * share / rates.peak
@@ -256,9 +272,8 @@ def experts(
     if params is None:
         return Cost(compute=flop_s, memory=byte_s, flop_s=flop_s, byte_s=byte_s)
     per_expert = np.maximum(tokens * active / np.maximum(touched, 1e-12), 1e-12)
-    compute, memory = _overlap(
-        flop_s / params.e * (1.0 + params.r0 / per_expert), weights / (params.w * rates.bandwidth)
-    )
+    padding = params.r0 if params.tile is None else np.minimum(params.r0, per_expert + params.tile)
+    compute, memory = _overlap(flop_s / params.e * (1.0 + padding / per_expert), weights / (params.w * rates.bandwidth))
     memory = memory + rows / (params.a * rates.bandwidth)
     return banded(
         params.low,

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
 from llmcap.specs.base import Bytes, BytesPerSecond, Count, Document, Fraction, Part, Seconds, Source, Tokens
 from llmcap.specs.registry import register
+
+
+Factor = Annotated[float, Field(gt=0, le=10, allow_inf_nan=False)]
+NonNegative = Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)]
 
 
 class Overhead(Part):
@@ -17,6 +21,12 @@ class Overhead(Part):
     """Once per engine step."""
     layer: Seconds
     """Once per layer of a step."""
+    recurrent: Seconds = 0.0
+    """On top, per layer with a recurrent scan: its many small kernels."""
+    latent: Seconds = 0.0
+    """On top, per layer with latent attention."""
+    experts: Seconds = 0.0
+    """On top, per layer with routed experts."""
     low: float = Field(gt=0, le=1)
     """Lower end of the band, as a factor."""
     high: float = Field(ge=1)
@@ -33,6 +43,83 @@ class Streams(Part):
     """Share of the bf16 peak that scans reach."""
     low: float = Field(gt=0, le=1)
     high: float = Field(ge=1)
+
+
+class Phases(Part):
+    """Factors on calibrated kernel times under this engine."""
+
+    prefill: Factor = 1.0
+    decode: Factor = 1.0
+
+
+class ExpertKernels(Phases):
+    """Routed experts of one dtype under this engine."""
+
+    launch: Seconds | None = None
+    """Floor of a decode step: routing, permuting and empty tiles. Absent: the calibration's, fitted to prefill sizes."""
+
+
+class FamilyKernels(Part):
+    """What an engine's own kernels do on one family of devices, relative to the calibration, which pools engines."""
+
+    gemm: dict[str, Phases] = Field(default_factory=dict)
+    """By dtype of the product."""
+    experts: dict[str, ExpertKernels] = Field(default_factory=dict)
+    """By dtype of the weights."""
+
+
+class Kernels(Part):
+    """An engine's kernels relative to the calibration."""
+
+    launch_share: Fraction = 1.0
+    """Share of the launch floors that a captured decode step still shows."""
+    decode_attention: Factor = 1.0
+    decode_all_reduce: Factor = 1.0
+    families: dict[str, FamilyKernels] = Field(default_factory=dict)
+    """By family of the device; families without an entry run at the calibration's times."""
+
+
+class Load(Part):
+    """How prefill and decode of c clients share the engine, for one way of sending requests."""
+
+    interleave: NonNegative
+    """Share of the others' prefill work that falls into a client's decode."""
+    burst: NonNegative
+    """Share of the others' prefill work that a mean request waits for before its own."""
+    own: NonNegative = 1.0
+    """Time of a request's own prefill over the time it takes alone: prompts that stay in step share their steps."""
+    slot: NonNegative = 0.0
+    """Share of a decode that a request waits for a free slot, over the clients."""
+
+
+class Range(Part):
+    low: float = Field(gt=0, le=1)
+    high: float = Field(ge=1)
+
+
+class Serving(Part):
+    """Steady state of continuous batching under a closed loop of c clients."""
+
+    spread: Load
+    """Lengths vary from request to request, so clients drift apart after the first burst."""
+    fixed: Load
+    """All lengths equal: clients stay in step."""
+    running_steps: NonNegative
+    """Decode steps that pass before the first token is out: the one in progress and those in flight."""
+    dispatch: Seconds
+    """Cost of admission per square root of the clients of a replica."""
+    waiting: NonNegative
+    """Share of a decode that each client beyond the pool waits, per client in it."""
+    most_sequences: Count
+    """Sequences that a replica runs at once (max_num_seqs, max_batch_size)."""
+    memory_share: Fraction
+    """Share of device memory under load tests, where it is set higher than by default."""
+    tpot: Range
+    """10 and 90 % quantiles of measured over predicted TPOT."""
+    ttft: Range
+    """The same of TTFT."""
+    throughput: Range
+    """The same of tokens per second."""
 
 
 class ReloadPath(Part):
@@ -85,5 +172,7 @@ class Engine(Document):
     decode: Overhead
     streams: Streams
     reloads: Reloads
+    kernels: Kernels = Kernels()
+    serving: Serving | None = None
     sources: tuple[Source, ...]
     notes: str = ""
