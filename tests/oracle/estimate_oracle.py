@@ -4,8 +4,8 @@ Written from the formulas of docs/theory.md. It walks through layers one by one,
 one by one and users one by one, where llmcap has closed forms over arrays. Two views of a prefill are kept apart:
 
 - `documented`: what llmcap says it computes, with its stated approximations (each prompt's attention chunked from its
-  own start; the keys in sight of a windowed layer bounded by steps x reach; decode at the mean number of attended slots;
-  pipeline fill at the mean step; prompts finishing evenly spaced);
+  own start; the keys in sight of a windowed layer bounded by steps x reach; decode at the mean number of attended
+  slots; pipeline fill at the mean step; prompts finishing evenly spaced);
 - `stepwise`: the same machine walked through step by step without them.
 
 Covered: GQA over full, sliding and chunked scopes, MLA, dense and expert layers; TP, PP, DP, EP, CP; one or several
