@@ -208,7 +208,7 @@ def capacity_message(setting: Setting, inputs: dict[str, Any], results: dict[str
     has = f"{devices} x {device.name} ({format_bytes(device.memory.capacity)} each, {share} usable)"
     reserved = format_bytes(results["kv_bytes_total_reserved"])
     return (
-        f"does not fit: weights {format_bytes(per_device)} per device and caches of {inputs['users']:,} users "
+        f"does not fit: weights {format_bytes(per_device)} per device and caches of {inputs['users']:,} user{'s' * (inputs['users'] > 1)} "
         f"({reserved} reserved) are short by {format_bytes(short)} on {has}; what would fit: {'; '.join(cures)}"
     )
 
