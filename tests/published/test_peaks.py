@@ -46,4 +46,4 @@ def test_a_forgotten_mask_would_double_attention() -> None:
     ideal = by_hand(1024 * 1024, 989e12)
     unmasked = (2 * MATRICES * 2**20 + 80 * 4 * 64 * 128 * 2**40) / (8 * 989e12)
     assert unmasked == pytest.approx(393.6, rel=0.03)  # as printed by tools that forget the mask
-    assert unmasked / ideal == pytest.approx(1.96, abs=0.02)
+    assert 1.9 < unmasked / ideal < 2.0
