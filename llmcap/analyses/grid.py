@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmcap.analyses.conditions import FACTS, NUMBERS, Condition, parse_condition
+from llmcap.analyses.memory import MemoryModel
 from llmcap.analyses.options import AXES, Options, canonical, count, known_options, options_from
 from llmcap.analyses.result import setting_inputs
 from llmcap.analyses.setting import Setting, model_and_digest, resolve
@@ -29,7 +30,9 @@ Choice = Mapping[str, Any]
 
 NEW: Final = "new_tokens"
 """Axis of tokens beside the cached ones: context = cached_tokens + new_tokens."""
-NUMERIC: Final = (*AXES, NEW)
+SESSIONS: Final = "sessions"
+"""Axis of caches kept in all: as many of their users as fit device memory are active, one at least."""
+NUMERIC: Final = (*AXES, NEW, SESSIONS)
 SETTING_INPUTS: Final = (
     "model", "hardware", "devices", "tp", "pp", "dp", "ep", "cp", "weight_dtype", "activation_dtype", "kv_dtype",
     "attention_dtype", "kv_policy", "engine", "chunk_tokens", "assumptions",
@@ -37,7 +40,7 @@ SETTING_INPUTS: Final = (
 CHUNK_CASES: Final = 131_072
 
 _FIELDS: Final = {"users": "users", "context": "context_tokens", "cached_tokens": "cached_tokens",
-                  "output_tokens": "output_tokens"}  # fmt: skip
+                  "output_tokens": "output_tokens", SESSIONS: SESSIONS}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -120,6 +123,11 @@ class Grid:
         """Cases before the conditions are applied."""
         return math.prod(self.shape)
 
+    @property
+    def has_sessions(self) -> bool:
+        """Whether sessions are given, and users follow from them."""
+        return SESSIONS in self.base_numbers or any(SESSIONS in axis.numbers for axis in self.axes)
+
     @cached_property
     def cuts(self) -> tuple[int, int]:
         """(axis that is sliced, entries per slice)."""
@@ -174,7 +182,7 @@ class Grid:
             if setting is None:
                 continue
             rows = tuple(positions for _, positions in combination)
-            numbers = self._numbers_of(box, rows)
+            numbers = self._with_active(setting, self._numbers_of(box, rows))
             keep = self._keep(setting, numbers)
             if keep is not None and not keep.any():
                 continue
@@ -254,7 +262,7 @@ class Grid:
         clean: dict[str, Any] = {}
         for name, value in given.items():
             plain = canonical(name)
-            if plain not in (*known_options(), NEW) or plain == "sessions":
+            if plain not in (*known_options(), NEW):
                 hint = did_you_mean(name, (*known_options(), NEW)) or f"known: {', '.join((*known_options(), NEW))}"
                 raise self._problem(f"{where}.{name}", "no such option", hint)
             if plain in clean:
@@ -309,6 +317,8 @@ class Grid:
             if used.count(name) > 1:
                 raise self._problem("axes", f"{name} is varied by two axes", "keep one")
         numbers = {*self.base_numbers, *(n for axis in self.axes for n in axis.numbers)}
+        if SESSIONS in numbers and "users" in numbers:
+            raise self._problem("axes", "both users and sessions", "sessions decide how many are active; keep one")
         if NEW in numbers and "context" in numbers:
             raise self._problem(
                 "axes", "both context and new_tokens", "context is cached_tokens + new_tokens; keep one"
@@ -321,8 +331,9 @@ class Grid:
             else np.full((1,) * dimensions, self.base_numbers.get(n, 0.0))
             for n, default in AXES.items()
         }  # fmt: skip
-        if NEW in self.base_numbers:
-            found[NEW] = np.full((1,) * dimensions, self.base_numbers[NEW])
+        for name in (NEW, SESSIONS):
+            if name in self.base_numbers:
+                found[name] = np.full((1,) * dimensions, self.base_numbers[name])
         for i, (axis, positions) in enumerate(zip(self.axes, rows, strict=True)):
             for name, values in axis.numbers.items():
                 shape = [1] * dimensions
@@ -331,6 +342,13 @@ class Grid:
         if NEW in found:
             found["context"] = found["cached_tokens"] + found.pop(NEW)
         return {_FIELDS[name]: values for name, values in found.items()}
+
+    def _with_active(self, setting: Setting, numbers: dict[str, Array]) -> dict[str, Array]:
+        """With sessions, the users are those of them that device memory holds together."""
+        if SESSIONS not in numbers:
+            return numbers
+        held = MemoryModel.of(setting).users_held(numbers["context_tokens"] + numbers["output_tokens"])
+        return {**numbers, "users": np.minimum(numbers[SESSIONS], np.maximum(held, 1.0))}
 
     def _keep(self, setting: Setting, numbers: Mapping[str, Array]) -> NDArray[np.bool_] | None:
         conditions = [c for c in self.conditions if c.of_numbers()]

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmcap.analyses.evaluate import LIMITS, Columns, Evaluator
-from llmcap.analyses.grid import Box, Choice, Grid, Part
+from llmcap.analyses.grid import SESSIONS, Box, Choice, Grid, Part
 from llmcap.analyses.options import Options
 from llmcap.analyses.result import RESULT_COLUMNS, TIER_COLUMNS, setting_inputs
 from llmcap.analyses.setting import Setting
@@ -28,7 +28,7 @@ BLOCK_POINTS: Final = 12_288
 
 NUMBERS: Final = ("users", "context_tokens", "cached_tokens", "output_tokens")
 WINNERS: Final = ("recompute", "reload")
-_COUNTS: Final = ("devices", "tp", "pp", "dp", "ep", "cp", "chunk_tokens", "drives", "nics", *NUMBERS)
+_COUNTS: Final = ("devices", "tp", "pp", "dp", "ep", "cp", "chunk_tokens", "drives", "nics", *NUMBERS, SESSIONS)
 #: Options that leave everything but the tiers as it is.
 _TIER_OPTIONS: Final = ("drive", "drives", "dram", "store")
 _DTYPES: Final[dict[Kind, type]] = {"number": np.float64, "count": np.int64, "truth": np.bool_, "word": np.int16}
@@ -123,6 +123,8 @@ class Sweep:
                 u, c, k, o, with_tiers=self.by_tier, with_break_even_tokens=self._with_break_even_tokens
             )
             numbers = dict(zip(NUMBERS, (u, c, k, o), strict=True))
+            if SESSIONS in part.numbers:
+                numbers[SESSIONS] = _cut(part.numbers[SESSIONS], block)
             yield block, replace(columns, results={**columns.results, **numbers})
 
     def _fill(self, out: Mapping[str, NDArray[Any]], columns: Columns, where: Index, setting: Setting) -> None:
@@ -176,7 +178,7 @@ class Sweep:
         for setting, choice in self.grid.settings:
             for name, value in {**self._inputs[id(setting)], **_varied(self.grid, choice)}.items():
                 inputs.setdefault(name, []).append(value)
-        known = _ordered(inputs)
+        known = _ordered(inputs, with_sessions=self.grid.has_sessions)
         names = self.grid.scenario.columns or known
         found: list[Column] = []
         for name in names:
@@ -210,10 +212,11 @@ class Sweep:
         return DocumentError([Problem(self.grid.file, None, path, message, hint)])
 
 
-def _ordered(inputs: Mapping[str, Any]) -> tuple[str, ...]:
+def _ordered(inputs: Mapping[str, Any], *, with_sessions: bool) -> tuple[str, ...]:
     first = [n for n in inputs if n in ("override", "model", "hardware", "devices", "tp", "pp", "dp", "ep", "cp")]
     rest = [n for n in inputs if n not in first]
-    return (*first, *NUMBERS, *rest, *RESULT_COLUMNS, *TIER_COLUMNS)
+    sessions = (SESSIONS,) if with_sessions else ()
+    return (*first, *sessions, *NUMBERS, *rest, *RESULT_COLUMNS, *TIER_COLUMNS)
 
 
 def _varied(grid: Grid, choice: Choice) -> dict[str, Any]:
