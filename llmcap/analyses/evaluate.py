@@ -6,16 +6,19 @@ depends on one of them alone is computed once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from llmcap.analyses.closed_forms import TIMES, DecodeTerms, sequences
 from llmcap.analyses.memory import MemoryModel
 from llmcap.analyses.setting import Setting
 from llmcap.analyses.steps import StepModel
-from llmcap.analyses.tiers import TierModel
+from llmcap.analyses.tiers import TierModel, TierRates
 from llmcap.engine.cost import Cost, Value
+from llmcap.engine.memory import sequences_held
 
 Array = NDArray[np.float64]
 
@@ -36,6 +39,64 @@ class Columns:
 
 
 @dataclass(frozen=True, slots=True)
+class Lengths:
+    """What depends on users or on lengths alone, computed once for a grid and cut into blocks of it."""
+
+    users: Array
+    context: Array
+    cached: Array
+    output: Array
+    any_cached: bool
+    values: dict[str, Array]
+    """State per user, attention of one prompt, decode terms: by name."""
+
+    def cut(self, block: tuple[slice, ...]) -> Lengths:
+        """The same for a block of the grid; every array has one dimension per axis of it, or none."""
+
+        def part(a: Array) -> Array:
+            if a.ndim == 0:
+                return a
+            return a[tuple(s if n > 1 else slice(None) for s, n in zip(block, a.shape, strict=True))]
+
+        return Lengths(
+            part(self.users), part(self.context), part(self.cached), part(self.output), self.any_cached,
+            {name: part(a) for name, a in self.values.items()},
+        )  # fmt: skip
+
+    def terms(self, group: str) -> dict[str, Array]:
+        """The values of one group, such as `decode each`."""
+        return {n.removeprefix(group + " "): a for n, a in self.values.items() if n.startswith(group + " ")}
+
+
+@dataclass(frozen=True, slots=True)
+class Cases:
+    """Cases evaluated up to their tiers: everything that does not depend on where caches are kept."""
+
+    users: Array
+    context: Array
+    cached: Array
+    output: Array
+    results: dict[str, Value]
+    phases: dict[str, Value]
+    fits: NDArray[np.bool_]
+    gap: Array | None
+    """NaN where the users do not fit and 0 elsewhere; None when all fit."""
+    prefix: Array
+    """Reusable tokens: the cached ones, or the whole context when none are. [tokens]"""
+    new: Array
+    """Tokens after the prefix. [tokens]"""
+    recompute: Value
+    """Prefill of the whole context. [s]"""
+    rest: Value
+    """Prefill of the new tokens on top of the prefix. [s]"""
+    moved: Array
+    """Bytes that a reload of the prefix moves. [B]"""
+
+    def nan_unless_fits(self, value: Value) -> Value:
+        return value if self.gap is None else value + self.gap
+
+
+@dataclass(frozen=True, slots=True)
 class Evaluator:
     """A setting's models, built once and asked with many arrays of cases."""
 
@@ -43,12 +104,22 @@ class Evaluator:
     steps: StepModel
     memory: MemoryModel
     tiers: TierModel
+    weights: float
+    """One copy of all weights. [B]"""
+    weights_per_device: float
+    pool: float
+    """Left for caches, per device. [B]"""
 
     @classmethod
     def of(cls, setting: Setting) -> Evaluator:
         steps = StepModel(setting)
         memory = MemoryModel.of(setting)
-        return cls(setting, steps, memory, TierModel.of(setting, steps, memory))
+        tiers = TierModel.of(setting, steps, memory)
+        return cls(setting, steps, memory, tiers, memory.weights, memory.weights_per_device, memory.pool)
+
+    def with_tiers_of(self, setting: Setting) -> Evaluator:
+        """The same for a setting that differs in its tiers alone; tables are shared."""
+        return replace(self, setting=setting, tiers=self.tiers.with_tiers_of(setting))
 
     def evaluate(
         self,
@@ -73,79 +144,231 @@ class Evaluator:
         -------
         Columns
         """
-        u, c, k, o = (np.asarray(v, dtype=np.float64) for v in (users, context, cached, output))
-        results, fits = self._memory_columns(u, c, o)
-        results, phases, recompute = self._time_columns(u, c, k, o, results, fits)
-        tiers = self._tier_columns(u, c, k, results, recompute, fits, with_break_even_tokens) if with_tiers else {}
-        return Columns(results, phases, tiers)
+        wanted = None if with_break_even_tokens else _ALL_TIER_COLUMNS - {"break_even_tokens"}
+        cases = self.cases(self.lengths(users, context, cached, output))
+        return Columns(cases.results, cases.phases, self.tier_columns(cases, wanted) if with_tiers else {})
 
-    def _memory_columns(self, u: Array, c: Array, o: Array) -> tuple[dict[str, Value], NDArray[np.bool_]]:
-        memory, p = self.memory, self.setting.parallelism
+    def lengths(
+        self, users: ArrayLike, context: ArrayLike, cached: ArrayLike, output: ArrayLike,
+        wanted: Collection[str] | None = None,
+    ) -> Lengths:  # fmt: skip
+        """The part of the work that a grid of users and lengths does not multiply.
+
+        Parameters
+        ----------
+        users, context, cached, output : array_like
+            As for `evaluate`.
+        wanted : collection of str, optional
+            Columns that are needed when not all are.
+        """
+        u, c, k, o = (np.asarray(v, dtype=np.float64) for v in (users, context, cached, output))
         tokens = c + o
-        per_user = memory.per_user(tokens)
-        reserved = memory.reserved_per_user(tokens)
+        any_cached = bool(k.any())
+        prefix, new = (np.where(k > 0.0, k, c), np.where(k > 0.0, c - k, 0.0)) if any_cached else (c, np.zeros(()))
+        values = {
+            "per token": self.memory.per_token(tokens),
+            "per user": self.memory.per_user(tokens),
+            "reserved": self.memory.reserved_per_user(tokens),
+            "prefix": prefix,
+            "new": new,
+            "moved": self.memory.moved_per_user(prefix),
+        }
+        chunked = self.tiers.chunked
+        if chunked is not None:
+            one, launch = chunked.prompt(c - k, k, _prefill_fields(wanted))
+            decode = DecodeTerms.of(self.steps, self.tiers.fullest(u), c, o, _decode_fields(wanted))
+            groups = {
+                "prompt": one,
+                "launch": launch,
+                "batch": decode.batch,
+                "fixed": decode.fixed,
+                "each": decode.each,
+            }
+            values |= {f"{group} {n}": a for group, terms in groups.items() for n, a in terms.items()}
+            if any_cached:
+                values["attention whole"] = chunked.attention(c, 0.0)
+                values["attention rest"] = chunked.attention(new, prefix)
+        return Lengths(u, c, k, o, any_cached, values)
+
+    def cases(self, lengths: Lengths, wanted: Collection[str] | None = None, *, with_phases: bool = True) -> Cases:
+        """Memory and times of the cases, tiers left out.
+
+        Parameters
+        ----------
+        lengths : Lengths
+        wanted : collection of str, optional
+            Columns that are needed when not all are; those that cost nothing come along.
+        with_phases : bool
+            Whether the phases are needed.
+        """
+        u, c, k, o, values = lengths.users, lengths.context, lengths.cached, lengths.output, lengths.values
+        results, fits = self._memory_columns(lengths, wanted)
+        gap = None if fits.all() else np.where(fits, 0.0, np.nan)
+        prefix, new = values["prefix"], values["new"]
         fullest = self.tiers.fullest(u)
-        on_device = reserved / (p.tp * p.pp * p.cp)
-        pool = memory.pool
-        left = pool - fullest * on_device
+        cost, decode = self._costs(lengths, fullest, wanted)
+        prefill, tpot = self.steps.seconds(cost), self.steps.seconds(decode)
+        recompute, rest = prefill, np.float64(0.0)
+        if lengths.any_cached:
+            recompute, rest = self._reuse(lengths, fullest)
+        cases = Cases(u, c, k, o, results, {}, fits, gap, prefix, new, recompute, rest, values["moved"])
+        results.update(self._time_columns(cases, cost, decode, prefill, tpot, wanted))
+        if with_phases:
+            cases.phases.update(self._phases(cases, prefill, tpot))
+        return cases
+
+    def tier_columns(
+        self, cases: Cases, wanted: Collection[str] | None = None,
+        shared: dict[TierRates, dict[str, Value]] | None = None,
+    ) -> dict[str, dict[str, Value]]:  # fmt: skip
+        """The columns of each tier.
+
+        Parameters
+        ----------
+        cases : Cases
+        wanted : collection of str, optional
+            Columns that are needed when not all are.
+        shared : dict, optional
+            Columns by tier from the same cases under another setting that differs in its tiers alone; added to.
+        """
+        model, machine = self.tiers, self.setting.machine
+        per_user = cases.results["kv_bytes_per_user"]
+        hbm_capacity = machine.device.memory.capacity * machine.devices
+        recompute = cases.nan_unless_fits(cases.recompute)
+        hbm_rate = machine.device.memory.bandwidth * machine.devices
+        found = {"hbm": self._hbm_columns(cases, hbm_capacity, hbm_rate)}
+        for tier in model.rates:
+            key = replace(tier, capacity=0.0)
+            columns = None if shared is None else shared.get(key)
+            if columns is None:
+                columns = model.evaluate(
+                    tier,
+                    cases.users,
+                    cases.context,
+                    cases.prefix,
+                    cases.recompute,
+                    cases.rest,
+                    wanted,
+                    moved=cases.moved,
+                )
+                if wanted is None or "break_even_tokens" in wanted:
+                    columns["break_even_tokens"] = model.break_even_tokens(key, cases.users, cases.new)
+                if cases.gap is not None:
+                    columns |= {n: columns[n] + cases.gap for n in _ANSWERS if n in columns}
+                if shared is not None:
+                    shared[key] = columns
+            found[tier.name] = columns | {
+                "capacity_bytes": tier.capacity,
+                "users_held": np.floor(tier.capacity / np.maximum(per_user, 1e-300)),
+            }
+        for columns in found.values():
+            columns["recompute_s"] = recompute
+        return found
+
+    # -- parts ---------------------------------------------------------------------------------------------------------
+
+    def _memory_columns(
+        self, lengths: Lengths, wanted: Collection[str] | None
+    ) -> tuple[dict[str, Value], NDArray[np.bool_]]:
+        p, u = self.setting.parallelism, lengths.users
+        per_user, reserved = lengths.values["per user"], lengths.values["reserved"]
+        left = self.pool - self.tiers.fullest(u) * (reserved / (p.tp * p.pp * p.cp))
         fits = np.asarray(left >= 0.0)
-        devices = p.devices
-        free = devices * pool - u * reserved
         results: dict[str, Value] = {
-            "kv_bytes_per_token": memory.per_token(tokens),
+            "kv_bytes_per_token": lengths.values["per token"],
             "kv_bytes_per_user": per_user,
-            "kv_bytes_total": u * per_user,
-            "kv_bytes_total_reserved": u * reserved,
-            "weight_bytes": memory.weights,
-            "weight_bytes_per_device": memory.weights_per_device,
-            "hbm_free_bytes": np.where(fits, free, np.minimum(free, left * devices)),
-            "max_users_hbm": memory.users_held(tokens),
+            "weight_bytes": self.weights,
+            "weight_bytes_per_device": self.weights_per_device,
+            "max_users_hbm": np.minimum(sequences_held(self.pool, reserved / (p.tp * p.pp * p.cp)), 1e15) * p.dp,
             "fits": fits,
         }
+        if wanted is None or "kv_bytes_total" in wanted:
+            results["kv_bytes_total"] = u * per_user
+        if wanted is None or {"kv_bytes_total_reserved", "hbm_free_bytes"} & set(wanted):
+            all_reserved = u * reserved
+            results["kv_bytes_total_reserved"] = all_reserved
+            free = p.devices * self.pool - all_reserved
+            if not fits.all():
+                free = np.where(fits, free, np.minimum(free, left * p.devices))
+            results["hbm_free_bytes"] = free
         return results, fits
 
+    def _costs(self, lengths: Lengths, fullest: Array, wanted: Collection[str] | None) -> tuple[Cost, Cost]:
+        """Prefill, and the mean decode step."""
+        new, chunked = lengths.context - lengths.cached, self.tiers.chunked
+        if chunked is None:
+            prefill = self.steps.prefill(fullest, new, lengths.cached)
+            return prefill, self.steps.decode(fullest, lengths.context, lengths.output)
+        terms = lengths.terms("prompt"), lengths.terms("launch")
+        decode = DecodeTerms(lengths.terms("batch"), lengths.terms("fixed"), lengths.terms("each"))
+        return (
+            chunked.cost(fullest, new, *terms, _prefill_fields(wanted)),
+            decode.cost(sequences(self.steps, fullest)),
+        )
+
+    def _reuse(self, lengths: Lengths, fullest: Array) -> tuple[Value, Value]:
+        """Prefill of everything with nothing cached, and of what follows the prefix."""
+        values, chunked = lengths.values, self.tiers.chunked
+        if chunked is None:
+            users = lengths.users
+            return (
+                self.tiers.recompute(users, lengths.context),
+                self.tiers.prefill(users, values["new"], values["prefix"]),
+            )
+        return (
+            chunked.seconds(fullest, lengths.context, values["attention whole"]),
+            chunked.seconds(fullest, values["new"], values["attention rest"]),
+        )
+
     def _time_columns(
-        self, u: Array, c: Array, k: Array, o: Array, results: dict[str, Value], fits: NDArray[np.bool_]
-    ) -> tuple[dict[str, Value], dict[str, Value], Value]:
-        steps, p = self.steps, self.setting.parallelism
+        self, cases: Cases, cost: Cost, decode: Cost, prefill: Value, tpot: Value, wanted: Collection[str] | None
+    ) -> dict[str, Value]:
+        p = self.setting.parallelism
+        u, o, fits = cases.users, cases.output, cases.fits
         fullest = self.tiers.fullest(u)
-        new = c - k
-        cost = steps.prefill(fullest, new, k)
-        prefill = steps.seconds(cost)
-        recompute = prefill if not k.any() else self.tiers.recompute(u, c)
-        decode = steps.decode(fullest, c, o)
-        tpot = steps.seconds(decode)
         after = o - 1.0
-        decode_total = after * tpot
-        e2el = prefill + decode_total
+        e2el = prefill + after * tpot
         share = u / (p.dp * fullest)
-        busy = share * np.minimum(fullest / p.pp, 1.0)  # fewer users than stages leave stages idle
-        nan_unless = lambda value: np.where(fits, value, np.nan)  # noqa: E731
-        results = results | {
-            "prefill_s": nan_unless(prefill),
-            "ttft_s": nan_unless(prefill),
-            "ttft_mean_s": nan_unless(prefill * self._mean_share(u, new)),
-            "tpot_s": np.where(fits & (after > 0.0), tpot, np.nan),
-            "e2el_s": nan_unless(e2el),
-            "output_tok_per_s": nan_unless(u * o / e2el),
-            "mfu": nan_unless(cost.flop_s * share / prefill),
-            "mbu": np.where(fits & (after > 0.0), decode.byte_s * busy / tpot, np.nan),
-            "limit": np.where(fits, self._limit(cost, prefill, decode, decode_total, after), len(LIMITS) - 1),
-        }
+        fit = cases.nan_unless_fits
+        first = fit(prefill)
+        # Without a second token there is no time between tokens.
+        repeated = np.where(after > 0.0, 0.0, np.nan) if np.min(after) <= 0.0 else None
+        step = fit(tpot) if repeated is None else fit(tpot) + repeated
+        results: dict[str, Value] = {"prefill_s": first, "ttft_s": first, "tpot_s": step, "e2el_s": fit(e2el)}
+
+        def asked(name: str) -> bool:
+            return wanted is None or name in wanted
+
+        if asked("ttft_mean_s"):
+            results["ttft_mean_s"] = first * self._mean_share(u, cases.context - cases.cached)
+        if asked("output_tok_per_s"):
+            results["output_tok_per_s"] = u * o / results["e2el_s"]
+        if asked("mfu"):
+            results["mfu"] = cost.flop_s * share / first
+        if asked("mbu"):
+            busy = share * np.minimum(fullest / p.pp, 1.0)  # fewer users than stages leave stages idle
+            results["mbu"] = decode.byte_s * busy / step
+        if asked("limit"):
+            limit = self._limit(cost, prefill, decode, after * tpot, after)
+            results["limit"] = limit if cases.gap is None else np.where(fits, limit, np.int8(len(LIMITS) - 1))
         if self.setting.calibrated:
-            results["ttft_low_s"] = nan_unless(cost.low)
-            results["ttft_high_s"] = nan_unless(cost.high)
+            results["ttft_low_s"], results["ttft_high_s"] = fit(cost.low), fit(cost.high)
         else:
             results["ttft_low_s"] = results["ttft_high_s"] = np.nan
-        embedding = np.minimum(self._embedding(fullest, new), prefill)
-        head = np.minimum(steps.seconds(steps.logits(np.maximum(fullest / p.pp, 1.0))), tpot) * after
-        phases = {
-            "embedding": nan_unless(embedding),
-            "prefill": nan_unless(prefill - embedding),
-            "decode": nan_unless(decode_total - head),
-            "post-processing": nan_unless(head),
+        return results
+
+    def _phases(self, cases: Cases, prefill: Value, tpot: Value) -> dict[str, Value]:
+        p, fit = self.setting.parallelism, cases.nan_unless_fits
+        fullest, after = self.tiers.fullest(cases.users), cases.output - 1.0
+        embedding = np.minimum(self._embedding(fullest, cases.context - cases.cached), prefill)
+        logits = self.steps.seconds(self.steps.logits(np.maximum(fullest / p.pp, 1.0)))
+        head = np.minimum(logits, tpot) * after
+        return {
+            "embedding": fit(embedding),
+            "prefill": fit(prefill - embedding),
+            "decode": fit(after * tpot - head),
+            "post-processing": fit(head),
         }
-        return results, phases, recompute
 
     def _embedding(self, fullest: Array, new: Array) -> Value:
         total = fullest * new
@@ -174,70 +397,64 @@ class Evaluator:
         last = fullest * full_replicas * spaced(fullest) + fewer * others * spaced(fewer) * fewer / fullest
         return np.asarray(last / u)
 
-    def _limit(self, prefill: Cost, prefill_s: Value, decode: Cost, decode_s: Value, after: Array) -> NDArray[np.intp]:
+    def _limit(self, prefill: Cost, prefill_s: Value, decode: Cost, decode_s: Value, after: Array) -> NDArray[np.int8]:
         """Index of the largest share of the end-to-end time."""
         if self.setting.calibrated:
-            shares = [
+            return _largest(
                 prefill.compute + after * decode.compute, prefill.memory + after * decode.memory,
                 prefill.network + after * decode.network, prefill.overhead + after * decode.overhead,
-            ]  # fmt: skip
-            return np.asarray(np.argmax(np.stack(np.broadcast_arrays(*shares)), axis=0))
+            )  # fmt: skip
         r = self.setting.assumptions.roofline
         whole: list[Value] = [0.0, 0.0, 0.0]
         for cost, seconds in ((prefill, prefill_s), (decode, decode_s)):
-            bounds = (cost.compute / r.compute, cost.memory / r.memory, cost.network / r.network)
-            longest = np.argmax(np.stack(np.broadcast_arrays(*bounds)), axis=0)
+            longest = _largest(cost.compute / r.compute, cost.memory / r.memory, cost.network / r.network)
             whole = [w + np.where(longest == i, seconds, 0.0) for i, w in enumerate(whole)]
-        return np.asarray(np.argmax(np.stack(np.broadcast_arrays(*whole)), axis=0))
+        return _largest(*whole)
 
-    def _tier_columns(
-        self, u: Array, c: Array, k: Array, results: dict[str, Value], recompute: Value,
-        fits: NDArray[np.bool_], with_break_even_tokens: bool,
-    ) -> dict[str, dict[str, Value]]:  # fmt: skip
-        model, machine = self.tiers, self.setting.machine
-        cached = k > 0.0
-        prefix = np.where(cached, k, c) if k.ndim or k.any() else c
-        new = c - k if k.any() else np.float64(0.0)
-        new = np.where(cached, new, 0.0) if k.ndim else np.asarray(new)
-        rest = model.prefill(u, new, prefix) if new.any() else np.float64(0.0)
-        per_user = results["kv_bytes_per_user"]
-        hbm_capacity = machine.device.memory.capacity * machine.devices
-        hbm_rate = machine.device.memory.bandwidth * machine.devices
+    def _hbm_columns(self, cases: Cases, capacity: float, rate: float) -> dict[str, Value]:
+        fit = cases.nan_unless_fits
+        recompute, rest = cases.recompute, cases.rest
         shape = np.broadcast_shapes(np.shape(recompute), np.shape(rest))
-        found: dict[str, dict[str, Value]] = {
-            "hbm": {
-                "read_bytes_per_s": hbm_rate,
-                "effective_read_bytes_per_s": hbm_rate,
-                "reload_s": np.zeros(shape),
-                "ttft_reload_s": rest + np.zeros(shape),
-                "ttft_overlap_s": rest + np.zeros(shape),
-                "ttft_hybrid_s": rest + np.zeros(shape),
-                "speedup": recompute / np.where(np.asarray(rest) > 0.0, rest, np.nan),
-                "wins": np.asarray(rest < recompute),
-                "break_even_bytes_per_s": np.nan,
-                "break_even_tokens": np.nan,
-                "capacity_bytes": hbm_capacity,
-                "users_held": results["max_users_hbm"],
-            }
+        waiting = fit(np.broadcast_to(rest, shape))
+        positive = np.min(rest) > 0.0
+        return {
+            "read_bytes_per_s": rate,
+            "effective_read_bytes_per_s": rate,
+            "reload_s": fit(np.broadcast_to(0.0, shape)),
+            "ttft_reload_s": waiting,
+            "ttft_overlap_s": waiting,
+            "ttft_hybrid_s": waiting,
+            "speedup": fit(recompute / (rest if positive else np.where(np.asarray(rest) > 0.0, rest, np.nan))),
+            "wins": np.asarray(rest < recompute),
+            "break_even_bytes_per_s": np.nan,
+            "break_even_tokens": np.nan,
+            "capacity_bytes": capacity,
+            "users_held": cases.results["max_users_hbm"],
         }
-        for tier in model.rates:
-            columns = model.evaluate(tier, u, c, prefix, recompute, rest)
-            columns["capacity_bytes"] = tier.capacity
-            columns["users_held"] = np.floor(tier.capacity / np.maximum(per_user, 1e-300))
-            if with_break_even_tokens:
-                limit = max(float(self.setting.model.max_context), float(c.max()))
-                columns["break_even_tokens"] = model.break_even_tokens(tier, u, new, limit)
-            found[tier.name] = columns
-        for columns in found.values():
-            columns["recompute_s"] = recompute
-            for name in _ANSWERS:
-                if name in columns:
-                    columns[name] = np.where(fits, columns[name], np.nan)
-        return found
+
+
+def _prefill_fields(wanted: Collection[str] | None) -> frozenset[str]:
+    columns = (("low", "ttft_low_s"), ("high", "ttft_high_s"), ("flop_s", "mfu"))
+    return TIMES | {name for name, column in columns if wanted is None or column in wanted}
+
+
+def _decode_fields(wanted: Collection[str] | None) -> frozenset[str]:
+    return TIMES | ({"byte_s"} if wanted is None or "mbu" in wanted else frozenset())
+
+
+def _largest(*shares: Value) -> NDArray[np.int8]:
+    """Index of the first largest of some broadcastable shares."""
+    largest, index = np.asarray(shares[0]), np.asarray(0, dtype=np.int8)
+    for position, share in enumerate(shares[1:], start=1):
+        more = share > largest
+        index = np.where(more, np.int8(position), index)
+        largest = np.maximum(largest, share)
+    return index
 
 
 #: Tier columns without an answer when the users do not fit.
 _ANSWERS = (
-    "reload_s", "ttft_reload_s", "ttft_overlap_s", "ttft_hybrid_s", "recompute_s", "speedup", "break_even_bytes_per_s",
+    "reload_s", "ttft_reload_s", "ttft_overlap_s", "ttft_hybrid_s", "speedup", "break_even_bytes_per_s",
     "break_even_tokens",
 )  # fmt: skip
+_ALL_TIER_COLUMNS = frozenset(_ANSWERS)

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from llmcap.analyses.closed_forms import ChunkedPrefill
 from llmcap.analyses.machine import Tier
 from llmcap.analyses.memory import MemoryModel
 from llmcap.analyses.setting import Setting
+from llmcap.analyses.split import SplitSolver
 from llmcap.analyses.steps import StepModel
 from llmcap.engine import transfer
 from llmcap.engine.cost import Value
 
 Array = NDArray[np.float64]
+
+#: Longest prefix for which a break-even is looked for, if the model's own limit is shorter. [tokens]
+LONGEST = 2.0**24
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +69,41 @@ class TierModel:
     steps: StepModel
     memory: MemoryModel
     rates: tuple[TierRates, ...]
+    growing: float
+    """Bytes that each token adds to a long context, whatever its length. [B]"""
+    _chunked: list[ChunkedPrefill] = field(default_factory=list, repr=False)
+    _solver: list[SplitSolver] = field(default_factory=list, repr=False)
+    _break_even: dict[tuple[object, ...], Array] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, setting: Setting, steps: StepModel, memory: MemoryModel) -> TierModel:
         """All tiers of the setting's machine beyond device memory."""
-        return cls(setting, steps, memory, tuple(tier_rates(setting, memory, t) for t in setting.machine.tiers))
+        rates = tuple(tier_rates(setting, memory, t) for t in setting.machine.tiers)
+        return cls(setting, steps, memory, rates, memory.growing_per_token())
+
+    def with_tiers_of(self, setting: Setting) -> TierModel:
+        """The same with the tiers of another setting that differs in nothing else; what was tabulated is shared."""
+        rates = tuple(tier_rates(setting, self.memory, t) for t in setting.machine.tiers)
+        return replace(self, setting=setting, rates=rates)
+
+    @property
+    def chunked(self) -> ChunkedPrefill | None:
+        """Tables of a calibrated setting's prefill, made when first needed; None where prompts run in one step."""
+        if not self.setting.calibrated:
+            return None
+        if not self._chunked:
+            self._chunked.append(ChunkedPrefill.of(self.steps))
+        return self._chunked[0]
+
+    @property
+    def solver(self) -> SplitSolver | None:
+        """Closed solution of the best split; None where it has to be searched for."""
+        chunked = self.chunked
+        if chunked is None or self.setting.parallelism.pp > 1:
+            return None
+        if not self._solver:
+            self._solver.append(SplitSolver(chunked))
+        return self._solver[0]
 
     def recompute(self, users: Value, tokens: Value) -> Value:
         """Prefill of all users' `tokens` tokens with nothing cached. [s]"""
@@ -75,7 +111,11 @@ class TierModel:
 
     def prefill(self, users: Value, new: Value, cached: Value) -> Value:
         """[s]"""
-        return self.steps.seconds(self.steps.prefill(self.fullest(users), new, cached))
+        fullest = self.fullest(users)
+        if self.chunked is not None:
+            new, cached = np.asarray(new, dtype=np.float64), np.asarray(cached, dtype=np.float64)
+            return self.chunked.seconds(fullest, new, self.chunked.attention(new, cached))
+        return self.steps.seconds(self.steps.prefill(fullest, new, cached))
 
     def fullest(self, users: Value) -> Array:
         """Users of the fullest data-parallel replica."""
@@ -87,8 +127,9 @@ class TierModel:
         return transfer.reload_time(users * bytes_per_user, rate, tier.fixed)
 
     def evaluate(
-        self, tier: TierRates, users: Array, context: Array, prefix: Array, recompute: Value, rest: Value
-    ) -> dict[str, Value]:
+        self, tier: TierRates, users: Array, context: Array, prefix: Array, recompute: Value, rest: Value,
+        wanted: Collection[str] | None = None, *, moved: Array | None = None,
+    ) -> dict[str, Value]:  # fmt: skip
         """The columns of one tier.
 
         Parameters
@@ -97,35 +138,65 @@ class TierModel:
             Broadcastable; the prefix is the reusable part of the context.
         recompute, rest : float or ndarray
             Prefill of everything, and of what follows the prefix. [s]
+        wanted : collection of str, optional
+            Columns to compute when not all are; those that cost nothing come along.
+        moved : ndarray, optional
+            Bytes that a reload of the prefix moves, if they are at hand. [B]
 
         Returns
         -------
         dict of float or ndarray
             Named as in the contract; times in seconds, NaN where there is no answer.
         """
-        moved = self.memory.moved_per_user(prefix)
+        if moved is None:
+            moved = self.memory.moved_per_user(prefix)
         rate = transfer.reload_bandwidth(users, self.fullest(users), tier.shared, tier.replica)
         all_moved = users * moved
         reload = transfer.reload_time(all_moved, rate, tier.fixed)
-        ttft_reload = reload + rest
-        load = np.maximum(reload - tier.fixed, 0.0)
-        overlap = tier.fixed + transfer.overlapped(load, rest, self.setting.structure.layers)
-        hybrid = np.minimum(np.minimum(ttft_reload, recompute), self._split(tier, users, prefix, moved, rate) + rest)
-        return {
+        nothing_left = not np.any(rest)
+        ttft_reload = reload if nothing_left else reload + rest
+        found: dict[str, Value] = {
             "read_bytes_per_s": tier.nominal,
             "effective_read_bytes_per_s": rate,
             "reload_s": reload,
             "ttft_reload_s": ttft_reload,
-            "ttft_overlap_s": np.minimum(overlap, ttft_reload),
-            "ttft_hybrid_s": hybrid,
-            "speedup": recompute / np.where(ttft_reload > 0.0, ttft_reload, np.nan),
             "wins": ttft_reload < recompute,
-            "break_even_bytes_per_s": transfer.break_even_rate(all_moved, recompute - rest),
         }
+        if wanted is None or "ttft_overlap_s" in wanted:
+            if nothing_left:
+                found["ttft_overlap_s"] = reload
+            else:
+                load = np.maximum(reload - tier.fixed, 0.0)
+                overlap = tier.fixed + transfer.overlapped(load, rest, self.setting.structure.layers)
+                found["ttft_overlap_s"] = np.minimum(overlap, ttft_reload)
+        if wanted is None or "ttft_hybrid_s" in wanted:
+            split = self._split(tier, users, prefix, moved, rate, reload)
+            if not nothing_left:
+                split = split + rest
+            found["ttft_hybrid_s"] = np.minimum(np.minimum(ttft_reload, recompute), split)
+        if wanted is None or "speedup" in wanted:
+            if np.min(ttft_reload) > 0.0:
+                found["speedup"] = recompute / ttft_reload
+            else:
+                found["speedup"] = recompute / np.where(ttft_reload > 0.0, ttft_reload, np.nan)
+        if wanted is None or "break_even_bytes_per_s" in wanted:
+            saved = recompute if nothing_left else recompute - rest
+            if np.min(saved) > 0.0 and np.min(moved) > 0.0:
+                found["break_even_bytes_per_s"] = all_moved / saved
+            else:
+                found["break_even_bytes_per_s"] = transfer.break_even_rate(all_moved, saved)
+        return found
 
-    def _split(self, tier: TierRates, users: Array, prefix: Array, moved: Array, rate: Array) -> Array:
+    def _split(self, tier: TierRates, users: Array, prefix: Array, moved: Array, rate: Array, reload: Value) -> Array:
         """Front computed while the rest is loaded; the last layers' windows and constant states always travel."""
-        growing = self.memory.growing_per_token()
+        growing = self.growing
+        solver = self.solver
+        if solver is not None:
+            shape = np.broadcast_shapes(np.shape(users), np.shape(prefix), np.shape(reload))
+            whole = np.ascontiguousarray(np.broadcast_to(reload, shape)).reshape(shape or (1,))
+            fullest, prefix = np.atleast_1d(self.fullest(users)), np.atleast_1d(prefix)
+            relief = np.atleast_1d(users * growing / rate)
+            return solver.best(fullest, prefix, whole, relief, tier.fixed).reshape(shape)
         users, prefix, moved, rate = np.broadcast_arrays(users, prefix, moved, rate)
 
         def load(x: Array) -> Value:
@@ -133,21 +204,40 @@ class TierModel:
 
         return transfer.best_split(prefix, lambda x: self.recompute(users, x), load)
 
-    def break_even_tokens(self, tier: TierRates, users: Array, new: Array, limit: float) -> Array:
-        """Smallest prefix from which reloading wins on a tier, the new tokens held fixed; NaN when none up to `limit`.
+    def break_even_tokens(self, tier: TierRates, users: Array, new: Array) -> Array:
+        """Smallest prefix from which reloading wins on a tier, the new tokens held fixed; NaN when there is none.
 
         Reloading wins at P when recompute(P + S) > reload(P) + prefill(S after P). From the smallest prefix that wins,
-        every longer one up to the limit does too.
+        every longer one does too, up to the model's longest context or LONGEST, whichever is more.
         """
-        users, new = np.broadcast_arrays(users, new)
-        cases, back = np.unique(np.stack([users.ravel(), new.ravel()]), axis=1, return_inverse=True)
-        u, s = cases[0][:, None], cases[1][:, None]
+        key = (tier, users.shape, users.tobytes(), np.shape(new), np.asarray(new).tobytes())
+        if key not in self._break_even:
+            if len(self._break_even) > 64:
+                self._break_even.clear()
+            self._break_even[key] = self._search_break_even(tier, users, np.asarray(new))
+        return self._break_even[key]
+
+    def _search_break_even(self, tier: TierRates, users: Array, new: Array) -> Array:
+        shape = np.broadcast_shapes(users.shape, new.shape)
+        distinct_users, of_users = np.unique(users, return_inverse=True)
+        distinct_new, of_new = np.unique(new, return_inverse=True)
+        pairs = of_users.reshape(users.shape) * distinct_new.size + of_new.reshape(new.shape)
+        cases, back = np.unique(np.broadcast_to(pairs, shape), return_inverse=True)
+        u = distinct_users[cases // distinct_new.size][:, None]
+        s = distinct_new[cases % distinct_new.size][:, None]
+        fresh = bool(s.any())
 
         def wins(p: Array) -> NDArray[np.bool_]:
-            saved = self.recompute(u, p + s) - self.prefill(u, s, p)
+            saved = self.recompute(u, p + s)
+            if fresh:
+                saved = saved - self.prefill(u, s, p)
             return np.asarray(self.reload(tier, u, self.memory.moved_per_user(p)) < saved)
 
-        knots = np.unique(np.floor(np.geomspace(1.0, max(limit, 2.0), 48)))
+        limit = float(self.setting.model.max_context)
+        knots = np.geomspace(1.0, max(limit, 2.0), 48)
+        if limit < LONGEST:
+            knots = np.concatenate([knots, np.geomspace(limit, LONGEST, 12)])
+        knots = np.unique(np.floor(knots))
         won = wins(np.broadcast_to(knots, (u.shape[0], knots.size)))
         lost_last = knots.size - 1 - np.argmax(~won[:, ::-1], axis=1)
         always, never = won.all(axis=1), ~won[:, -1]
@@ -158,4 +248,4 @@ class TierModel:
             won_middle = wins(middle[:, None])[:, 0]
             low, high = np.where(won_middle, low, middle), np.where(won_middle, middle, high)
         answer = np.where(always, 1.0, np.where(never, np.nan, high))
-        return np.asarray(answer[np.ravel(back)].reshape(users.shape))
+        return np.asarray(answer[np.ravel(back)].reshape(shape))

@@ -1,0 +1,341 @@
+"""The best split of a prefix between computing and loading, solved chunk by chunk instead of by bisection.
+
+Prompts' first x tokens are computed while the rest is loaded; both take max(compute(x), load(x)), and x is whole.
+compute rises and load falls, so the optimum lies at the last x with compute(x) <= load(x), or one token further. With
+load(x) = R - r x (R the reload of everything) that x is where compute(x) + r x passes R. Per prompt and tokens this
+left side is, between two prompt chunks, a full-step term plus a quadratic: which prompt chunk and which step it is
+follow from two quadratic equations, the place in the step from a table and Newton's rule. The result is then checked
+on both sides; the few cases where it misses (a window that ends inside a chunk, a bend of the table) are bisected.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmcap.analyses.closed_forms import ChunkedPrefill
+
+Array = NDArray[np.float64]
+
+_INVERSE_CELLS: Final = 4096
+_CLOSE: Final = 1e-13
+"""Relative error of a piece's quadratic that still counts as rounding."""
+_NARROWEST: Final = 32
+"""Tokens of the shortest pieces; windows that do not share such a width are evaluated at length instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quadratics:
+    """One prompt's attention time A(x), piece j holding x in (j w, (j + 1) w] as a0 + a1 y + a2 y^2, y = x - j w."""
+
+    width: float
+    a0: Array
+    a1: Array
+    a2: Array
+    exact: bool
+    """Whether every piece is a quadratic; not so when windows end inside pieces."""
+
+    @classmethod
+    def of(cls, prefill: ChunkedPrefill, width: float, number: int) -> Quadratics:
+        """Fit `number` pieces through three points each, and look whether they hold elsewhere."""
+        begin = np.arange(number, dtype=np.float64) * width
+
+        def attention(y: Array | float) -> Array:
+            return prefill.attention(begin + y, 0.0) + 0.0 * begin
+
+        y1, y2, y3 = (max(float(np.floor(share * width)), least) for share, least in ((0.25, 1), (0.5, 2), (1.0, 3)))
+        f1, f2, f3 = attention(y1), attention(y2), attention(y3)
+        first, second = (f2 - f1) / (y2 - y1), (f3 - f2) / (y3 - y2)
+        a2 = (second - first) / (y3 - y1)
+        # Noise of a difference of differences is no curvature.
+        a2 = np.where(np.abs(a2) * width**2 > 1e-12 * np.abs(f3), a2, 0.0)
+        a1 = first - a2 * (y1 + y2)
+        a0 = f1 - y1 * (a1 + y1 * a2)
+        exact = True
+        for share in np.linspace(0.0, 0.98, 16):
+            y = float(np.floor(share * width)) + 1.0
+            wrong = np.abs(a0 + y * (a1 + y * a2) - attention(y))
+            exact &= bool(np.all(wrong <= _CLOSE * np.maximum(f3, 1e-300)))
+        return cls(width, a0, a1, a2, exact)
+
+    def at(self, x: Array) -> Array:
+        """A(x), x whole and at least 0. [s]"""
+        j = np.ceil(x / self.width)
+        j -= 1.0
+        np.maximum(j, 0.0, out=j)
+        piece = j.astype(np.intp)
+        y = x - j * self.width
+        value = self.a2.take(piece)
+        value *= y
+        value += self.a1.take(piece)
+        value *= y
+        value += self.a0.take(piece)
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """What the equations for the split need of each prompt chunk j."""
+
+    start: Array
+    """Step terms and attention per prompt just past j C, logits included. [s]"""
+    slope: Array
+    """Time of a full step and C a1. [s]"""
+    bend: Array
+    """a2. [s]"""
+    head: Array
+    """Logits that each step adds: those of one prompt in the first piece, none later. [s]"""
+    curve: tuple[float, float, float]
+    """start as p0 + p1 j + p2 j^2, which holds past the windows."""
+    attention: Quadratics
+    """A(x) in pieces short enough to be exact, or else of a chunk's length."""
+
+    @classmethod
+    def of(cls, prefill: ChunkedPrefill, longest: float) -> Pieces:
+        """Pieces for prefixes of up to `longest` tokens."""
+        chunk = prefill.chunk
+        number = int(np.ceil(longest / chunk)) + 3
+        coarse = Quadratics.of(prefill, chunk, number)
+        steps = np.arange(number, dtype=np.float64)
+        step = prefill.full["serial"]
+        head = prefill.head_one["serial"]
+        start = coarse.a0 + steps * step + np.where(steps > 0, head, 0.0)
+        heads = np.where(steps > 0, 0.0, head)
+        slope = step + heads + chunk * coarse.a1
+        # Far apart, so that chunks of attention longer than a step do not bend the curve.
+        j1, j2, j3 = number // 3, 2 * number // 3, number - 1
+        lower, upper = (start[j2] - start[j1]) / (j2 - j1), (start[j3] - start[j2]) / (j3 - j2)
+        p2 = max((upper - lower) / (j3 - j1), 0.0)
+        p1 = max(upper - p2 * (j2 + j3), 1e-12)
+        p0 = start[j3] - j3 * (p1 + p2 * j3)
+        attention = coarse
+        width = _common_width(prefill)
+        if not coarse.exact and _NARROWEST <= width < chunk:
+            attention = Quadratics.of(prefill, width, int(np.ceil(longest / width)) + 3)
+        return cls(start, slope, coarse.a2, heads, (float(p0), float(p1), float(p2)), attention)
+
+
+def _common_width(prefill: ChunkedPrefill) -> float:
+    """Largest width of which the chunk and all windows are multiples."""
+    width = int(prefill.chunk)
+    for op in prefill.steps.setting.operators.attention:
+        work = op.work
+        ends = (work.window, None if work.selects is None else work.selects * work.stride, work.extra_slots or None)
+        width = math.gcd(width, *(int(end) for end in ends if end is not None))
+    return float(width)
+
+
+class SplitSolver:
+    """Best splits of a calibrated setting without pipeline stages; tables grow with the longest prefix asked for."""
+
+    def __init__(self, prefill: ChunkedPrefill) -> None:
+        self.prefill = prefill
+        self._pieces: Pieces | None = None
+        self._longest = 0.0
+        table = prefill.last["serial"]
+        self._table = table
+        self._rise = np.append(np.diff(table), 0.0)
+        self._rise[0] = self._rise[1] if table.size > 2 else 0.0
+        self._first = float(table[1])
+        times = np.linspace(self._first, table[-1], _INVERSE_CELLS + 1)
+        self._inverse = np.interp(times, np.maximum.accumulate(table[1:]), np.arange(1.0, table.size))
+
+    def pieces(self, longest: float) -> Pieces:
+        """The pieces, made anew when a longer prefix comes."""
+        if self._pieces is None or longest > self._longest:
+            self._longest = max(longest, 2.0 * self._longest, 16.0 * self.prefill.chunk)
+            self._pieces = Pieces.of(self.prefill, self._longest)
+        return self._pieces
+
+    def best(self, fullest: Array, prefix: Array, reload: Array, relief: Array, floor: float) -> Array:
+        """Time of the best split.
+
+        Parameters
+        ----------
+        fullest, prefix : ndarray
+            Prompts of the fullest replica; reusable tokens. Broadcastable. [1], [tokens]
+        reload : ndarray
+            Loading everything; of the broadcast shape. [s]
+        relief : ndarray
+            Load time that each token computed instead saves. [s]
+        floor : float
+            Least load time (software), however much is computed. [s]
+
+        Returns
+        -------
+        ndarray
+            min over whole x in [0, prefix] of max(compute(x), load(x)). [s]
+        """
+        pieces = self.pieces(float(prefix.max(initial=0.0)))
+        k = self._guess(pieces, fullest, reload, relief)
+        np.minimum(k, prefix, out=k)
+        before = self._compute(pieces, fullest, k)
+        load = reload - relief * k
+        np.maximum(load, floor, out=load)
+        after = self._compute(pieces, fullest, k + 1.0)
+        least = reload - relief * (k + 1.0)
+        np.maximum(least, floor, out=least)
+        at_end = k >= prefix
+        good = before <= load
+        good &= (after > least) | at_end
+        if not good.all():
+            self._repair(pieces, ~good, k, load, after, fullest, prefix, reload, relief, floor)
+            at_end = k >= prefix
+        best = np.minimum(load, after)
+        if at_end.any():
+            np.copyto(best, load, where=at_end)
+        return best
+
+    # -- steps of the solution ---------------------------------------------------------------------------------------
+
+    def _guess(self, pieces: Pieces, fullest: Array, reload: Array, relief: Array) -> Array:
+        """The last x that computes no longer than it loads, right except near bends; of the broadcast shape."""
+        chunk = self.prefill.chunk
+        each = relief / fullest
+        per_chunk = each * chunk
+        target = reload * (1.0 / fullest)
+        # Which prompt chunk: p2 j^2 + (p1 + r C / F) j + p0 = target.
+        p0, p1, p2 = pieces.curve
+        linear = p1 + per_chunk
+        t = target - p0
+        np.maximum(t, 0.0, out=t)
+        if p2 > 0.0:
+            root = t * (4.0 * p2)
+            root = root + linear * linear
+            np.sqrt(root, out=root)
+            root += linear
+            np.divide(t, root, out=root)
+            root += root
+        else:
+            root = t / linear
+        np.floor(root, out=root)
+        np.minimum(root, float(pieces.start.size - 1), out=root)
+        j = root.astype(np.intp)
+        t = target - pieces.start.take(j)
+        t -= per_chunk * root
+        np.maximum(t, 0.0, out=t)
+        t *= fullest
+        # Which step within it: B s + D s^2 = t, counted in full steps.
+        b = pieces.slope.take(j)
+        b += per_chunk
+        bend = pieces.bend.take(j) * (1.0 / fullest)
+        d = bend * (chunk * chunk)
+        s = d * t
+        s *= 4.0
+        s += b * b
+        np.sqrt(s, out=s)
+        s += b
+        np.divide(t, s, out=s)
+        s += s
+        np.floor(s, out=s)
+        np.minimum(s, fullest, out=s)
+        d *= s
+        b += d  # B + D s
+        t -= s * b
+        head = pieces.head.take(j)
+        t -= head
+        # Where in the step: T[m] + slope m = t, the table's inverse stretched for a start, then Newton's rule.
+        full = self.prefill.full["serial"]
+        b += d
+        b -= head
+        b -= full  # what attention and the load saved add to one step
+        b *= 1.0 / chunk
+        stretch = bend * chunk
+        stretch += b
+        stretch *= chunk
+        stretch += full - self._first
+        m = t - self._first
+        np.maximum(m, 0.0, out=m)
+        m /= stretch
+        m *= float(_INVERSE_CELLS)
+        np.minimum(m, float(_INVERSE_CELLS), out=m)
+        m = self._inverse.take(m.astype(np.intp))
+        for _ in range(2):
+            whole = m.astype(np.intp)
+            value = self._table.take(whole)
+            rise = self._rise.take(whole)
+            value += (m - whole) * rise
+            curve = bend * m
+            rise += curve
+            curve += b
+            rise += curve
+            curve *= m
+            value += curve
+            np.subtract(t, value, out=value)
+            value /= rise
+            m += value
+            np.clip(m, 0.0, chunk, out=m)
+        m *= t > self._first
+        s *= chunk
+        m += s
+        m *= 1.0 / fullest
+        root *= chunk
+        m += root
+        return np.asarray(np.floor(m, out=m))
+
+    def _compute(self, pieces: Pieces, fullest: Array, x: Array) -> Array:
+        """Prefill of the first x tokens of each prompt, x of the full shape. [s]"""
+        chunk = self.prefill.chunk
+        total = fullest * x
+        full = np.floor(total / chunk)
+        rest = total - full * chunk
+        short = bool(x.min() < chunk)
+        value = self._table.take(rest.astype(np.intp))
+        if short:
+            count = full + (rest > 0.0)
+            value += self.prefill.head_seconds(fullest, count)
+        else:
+            value += fullest * self.prefill.head_one["serial"]
+        full *= self.prefill.full["serial"]
+        value += full
+        if pieces.attention.exact:
+            attention = pieces.attention.at(x)
+        else:
+            attention = np.array(np.broadcast_to(self.prefill.attention(x, 0.0), x.shape))
+        attention *= fullest
+        if short:
+            attention *= x > 0.0
+        value += attention
+        return value
+
+    def _repair(
+        self, pieces: Pieces, wrong: NDArray[np.bool_], k: Array, load: Array, after: Array, fullest: Array,
+        prefix: Array, reload: Array, relief: Array, floor: float,
+    ) -> None:  # fmt: skip
+        """Search where the guess was not the last x that computes no longer than it loads."""
+        f, p, r, g = (np.broadcast_to(v, k.shape)[wrong] for v in (fullest, prefix, reload, relief))
+        guess = k[wrong]
+
+        def late(x: Array, at: NDArray[np.intp]) -> Array:
+            return self._compute(pieces, f[at], x) - np.maximum(r[at] - g[at] * x, floor)
+
+        low, high = np.zeros_like(guess), p + 1.0  # low is early enough; high is too late, or past the prefix
+        below, above = -np.maximum(r, floor), np.full_like(guess, np.inf)
+        where = np.arange(guess.size)
+        # A miss is a near miss as a rule: look close by first, then in turn where a line points to and halfway.
+        probes = [guess - 1.0, guess + 2.0, guess - 64.0, guess + 64.0]
+        for round_ in itertools.count():
+            a, b = low[where], high[where]
+            if round_ < len(probes):
+                x = probes[round_][where]
+            elif round_ % 3:
+                x = a + np.floor((b - a) * below[where] / (below[where] - above[where]))
+            else:
+                x = np.floor((a + b) / 2.0)
+            x = np.minimum(np.maximum(np.where(np.isfinite(x), x, np.floor((a + b) / 2.0)), a + 1.0), b - 1.0)
+            value = late(x, where)
+            early = value <= 0.0
+            low[where], below[where] = np.where(early, x, a), np.where(early, value, below[where])
+            high[where], above[where] = np.where(early, b, x), np.where(early, above[where], value)
+            where = where[high[where] - low[where] > 1.0]
+            if not where.size:
+                break
+        k[wrong] = low
+        load[wrong] = np.maximum(r - g * low, floor)
+        beyond = np.minimum(low + 1.0, p)
+        after[wrong] = np.maximum(self._compute(pieces, f, beyond), np.maximum(r - g * beyond, floor))
