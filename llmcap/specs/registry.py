@@ -203,7 +203,8 @@ def _folders(kind: str) -> Iterator[Path]:
 
 
 def _unknown(kind: str, name: str) -> OptionError:
-    ids = list_ids(kind)
+    # A user's own documents are named before the shipped ones, of which there may be more than fit the message.
+    ids = list(dict.fromkeys(path.stem for folder in _folders(kind) for path in sorted(folder.glob("*.yaml"))))
     known = [*ids, *(huggingface_ids() if kind == "model" and "/" in name else [])]
     some = f"known: {', '.join(ids[:12])}{' ...' if len(ids) > 12 else ''}" if ids else ""
     noun = "hardware" if kind == "server" else kind
