@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-import llmcap
+from llmcap import __version__
 from llmcap.analyses.options import count, options_from
 from llmcap.analyses.replay_tiers import TierReplay, replay_tiers, whole
 from llmcap.analyses.result import setting_inputs
@@ -286,7 +286,7 @@ def _answer(
         assumptions=[_said(s) for s in (*placed.statements, *setting.statements)],
         warnings=[*_warnings(trace, reuse, setting), *placed.warnings],
         provenance={
-            "version": llmcap.__version__,
+            "version": __version__,
             "specs": [{"id": identity, "sha256": digest} for identity, digest in setting.documents],
         },
         fits=placed.fits,

@@ -214,8 +214,10 @@ def needed_capacities(previous: Int32, starts: NDArray[np.integer[Any]]) -> Int3
     order = rank[last]
     falls = (order[1:] < order[:-1]) & (start[1:] == start[:-1])
     if falls.any():
-        key = (start.astype(np.int64) << 32) | order
-        key.sort()
+        key = start.astype(np.int64)
+        key <<= 32
+        key |= order
+        key.sort(kind="stable")  # it merges rising runs, and requests in order consist of few
         greater = greater_before((key & _LOW).astype(np.int32))
         del key
     else:
