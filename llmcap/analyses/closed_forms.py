@@ -45,8 +45,8 @@ class ChunkedPrefill:
     """A step of m tokens, by m; nothing at 0."""
     head_one: dict[str, float]
     """Logits of one prompt."""
-    _heads: list[Array]
-    """Logits of F prompts in s steps at F (F + 1) / 2 + s."""
+    _heads: Terms
+    """Logits of F prompts in s steps at F (F + 1) / 2 + s, by field."""
 
     @classmethod
     def of(cls, steps: StepModel) -> ChunkedPrefill:
@@ -68,7 +68,7 @@ class ChunkedPrefill:
         head = steps.gemm(setting.operators.head, 1.0) * scale
         ones = {name: float(getattr(head, name)) for name in ALL_FIELDS}
         ones["serial"] = float(head.serial)
-        return cls(steps, float(chunk), {n: float(v[-1]) for n, v in last.items()}, last, ones, [])
+        return cls(steps, float(chunk), {n: float(v[-1]) for n, v in last.items()}, last, ones, {})
 
     @property
     def scale(self) -> float:
@@ -91,23 +91,31 @@ class ChunkedPrefill:
         count, full, rest = self._steps_of(fullest, new)
         total = full * self.full["serial"]
         total += self.last["serial"].take(rest)
-        total = total + fullest * attention
-        total += self._head("serial", fullest, new, count)
+        if np.min(new) >= self.chunk:
+            total = total + fullest * (attention + self.head_one["serial"])
+        else:
+            total = total + fullest * attention
+            total += self.head_seconds(fullest, count)
         return self._piped(total, count)
 
     def cost(self, fullest: Array, new: Array, one: Terms, launch: Terms, wanted: frozenset[str]) -> Cost:
         """As `StepModel.prefill`, from the terms of `prompt`; fields that are not wanted stay zero."""
         count, full, rest = self._steps_of(fullest, new)
         pp = self.steps.setting.parallelism.pp
+        long = bool(np.min(new) >= self.chunk)
+        cell = None if long else self._head_cell(fullest, count)
         found: dict[str, Value] = {}
         for name in wanted:
             value = full * self.full[name]
             value += self.last[name].take(rest)
-            if name in one:
-                value = value + fullest * one[name]
+            if long:
+                value = value + fullest * (one.get(name, 0.0) + self.head_one[name])
+            else:
+                if name in one:
+                    value = value + fullest * one[name]
+                value = value + self._head(name, fullest, count, cell)
             if name in launch:
                 value = value + count * launch[name]
-            value = value + self._head(name, fullest, new, count)
             found[name] = value / pp if name in _WORK else self._piped(value, count)
         return Cost(**found)
 
@@ -124,27 +132,29 @@ class ChunkedPrefill:
         pp = self.steps.setting.parallelism.pp
         return value if pp == 1 else value * (1.0 / pp + (pp - 1.0) / pp / np.maximum(count, 1.0))
 
-    def _head(self, name: str, fullest: Array, new: Array, count: Array) -> Value:
-        """Logits: each step has those of the prompts that end in it, at least one a step when there are fewer steps."""
-        if new.min() >= self.chunk:
-            return fullest * self.head_one[name]
-        if name == "serial":
-            return self.head_seconds(fullest, count)
-        return self._ask_head(name, fullest, count)
+    # Logits: each step has those of the prompts that end in it, at least one a step when there are fewer steps than
+    # prompts. So F prompts in s steps make min(F, s) launches with F / min(F, s) rows each.
 
     def head_seconds(self, fullest: Array, count: Array) -> Array:
         """Logits of prompts that end in `count` steps. [s]"""
+        return self._head("serial", fullest, count, self._head_cell(fullest, count))
+
+    def _head(self, name: str, fullest: Array, count: Array, cell: NDArray[np.intp] | None) -> Array:
+        return self._ask_head(name, fullest, count) if cell is None else self._heads[name].take(cell)
+
+    def _head_cell(self, fullest: Array, count: Array) -> NDArray[np.intp] | None:
+        """Where the table holds these logits; None when there are too many prompts for a table."""
         most = float(np.max(fullest))
         if most > _MOST_PROMPTS:
-            return self._ask_head("serial", fullest, count)
-        cells = int(most * (most + 3.0) / 2.0) + 1
-        if not self._heads or self._heads[0].size < cells:
+            return None
+        if not self._heads or self._heads["serial"].size < int(most * (most + 3.0) / 2.0) + 1:
             prompts = np.repeat(np.arange(most + 1.0), np.arange(1, int(most) + 2))
             steps = np.arange(prompts.size) - prompts * (prompts + 1.0) / 2.0
-            self._heads[:] = [self._ask_head("serial", prompts, steps)]
+            for name in (*ALL_FIELDS, "serial"):
+                self._heads[name] = np.array(np.broadcast_to(self._ask_head(name, prompts, steps), prompts.shape))
         cell = np.minimum(count, fullest)
         cell = cell + fullest * (fullest + 1.0) / 2.0
-        return self._heads[0].take(cell.astype(np.intp))
+        return cell.astype(np.intp)
 
     def _ask_head(self, name: str, fullest: Array, count: Array) -> Array:
         logits = np.minimum(fullest, count)

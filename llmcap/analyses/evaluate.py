@@ -237,19 +237,13 @@ class Evaluator:
         recompute = cases.nan_unless_fits(cases.recompute)
         hbm_rate = machine.device.memory.bandwidth * machine.devices
         found = {"hbm": self._hbm_columns(cases, hbm_capacity, hbm_rate)}
+        moving = model.moving(cases.users, cases.moved, cases.recompute, cases.rest)
         for tier in model.rates:
             key = replace(tier, capacity=0.0)
             columns = None if shared is None else shared.get(key)
             if columns is None:
                 columns = model.evaluate(
-                    tier,
-                    cases.users,
-                    cases.context,
-                    cases.prefix,
-                    cases.recompute,
-                    cases.rest,
-                    wanted,
-                    moved=cases.moved,
+                    tier, cases.users, cases.context, cases.prefix, cases.recompute, cases.rest, wanted, moving
                 )
                 if wanted is None or "break_even_tokens" in wanted:
                     columns["break_even_tokens"] = model.break_even_tokens(key, cases.users, cases.new)
@@ -444,10 +438,11 @@ def _decode_fields(wanted: Collection[str] | None) -> frozenset[str]:
 
 def _largest(*shares: Value) -> NDArray[np.int8]:
     """Index of the first largest of some broadcastable shares."""
-    largest, index = np.asarray(shares[0]), np.asarray(0, dtype=np.int8)
+    largest = np.asarray(shares[0])
+    index = np.zeros(np.broadcast_shapes(*(np.shape(s) for s in shares)), dtype=np.int8)
     for position, share in enumerate(shares[1:], start=1):
-        more = share > largest
-        index = np.where(more, np.int8(position), index)
+        more = np.asarray(share > largest)
+        np.maximum(index, more.view(np.int8) * np.int8(position), out=index)
         largest = np.maximum(largest, share)
     return index
 

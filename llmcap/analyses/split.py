@@ -56,6 +56,7 @@ class Quadratics:
         a2 = np.where(np.abs(a2) * width**2 > 1e-12 * np.abs(f3), a2, 0.0)
         a1 = first - a2 * (y1 + y2)
         a0 = f1 - y1 * (a1 + y1 * a2)
+        a0[0] = 0.0 if abs(a0[0]) < 1e-9 * f3[0] else a0[0]  # no tokens, no time
         exact = True
         for share in np.linspace(0.0, 0.98, 16):
             y = float(np.floor(share * width)) + 1.0
@@ -184,7 +185,9 @@ class SplitSolver:
         good = before <= load
         good &= (after > least) | at_end
         if not good.all():
-            self._repair(pieces, ~good, k, load, after, fullest, prefix, reload, relief, floor)
+            wrong = np.flatnonzero(~good.reshape(-1))
+            cases = _Cases(pieces, wrong, k.shape, fullest, prefix, reload, relief, floor)
+            self._repair(cases, k.reshape(-1), load.reshape(-1), after.reshape(-1), before.reshape(-1))
             at_end = k >= prefix
         best = np.minimum(load, after)
         if at_end.any():
@@ -269,7 +272,8 @@ class SplitSolver:
             np.subtract(t, value, out=value)
             value /= rise
             m += value
-            np.clip(m, 0.0, chunk, out=m)
+            np.maximum(m, 0.0, out=m)
+            np.minimum(m, chunk, out=m)
         m *= t > self._first
         s *= chunk
         m += s
@@ -298,44 +302,80 @@ class SplitSolver:
         else:
             attention = np.array(np.broadcast_to(self.prefill.attention(x, 0.0), x.shape))
         attention *= fullest
-        if short:
-            attention *= x > 0.0
         value += attention
         return value
 
-    def _repair(
-        self, pieces: Pieces, wrong: NDArray[np.bool_], k: Array, load: Array, after: Array, fullest: Array,
-        prefix: Array, reload: Array, relief: Array, floor: float,
-    ) -> None:  # fmt: skip
-        """Search where the guess was not the last x that computes no longer than it loads."""
-        f, p, r, g = (np.broadcast_to(v, k.shape)[wrong] for v in (fullest, prefix, reload, relief))
+    def _repair(self, cases: _Cases, k: Array, load: Array, after: Array, before: Array) -> None:
+        """Mend the cases where the guess was not the last x that computes no longer than it loads."""
+        # Nearly all of them are off by one token: of the two times needed beside it one is known.
+        wrong = cases.index
         guess = k[wrong]
+        too_late = before[wrong] > load[wrong]
+        x = np.minimum(np.maximum(np.where(too_late, guess - 1.0, guess + 2.0), 0.0), cases.prefix)
+        time = self._times(cases, x)
+        last = np.where(too_late, x, np.minimum(guess + 1.0, cases.prefix))
+        at_last = np.where(too_late, time, after[wrong])
+        beyond = np.where(too_late, before[wrong], time)
+        load_last = cases.load(last)
+        k[wrong], load[wrong], after[wrong] = last, load_last, beyond
+        right = at_last <= load_last
+        right &= (beyond > cases.load(last + 1.0)) | (last >= cases.prefix)
+        if not right.all():
+            some = np.flatnonzero(~right)
+            self._search(cases.pick(some), guess[some], k, load, after)
 
-        def late(x: Array, at: NDArray[np.intp]) -> Array:
-            return self._compute(pieces, f[at], x) - np.maximum(r[at] - g[at] * x, floor)
-
-        low, high = np.zeros_like(guess), p + 1.0  # low is early enough; high is too late, or past the prefix
-        below, above = -np.maximum(r, floor), np.full_like(guess, np.inf)
+    def _search(self, cases: _Cases, guess: Array, k: Array, load: Array, after: Array) -> None:
+        low, high = (
+            np.zeros_like(guess),
+            cases.prefix + 1.0,
+        )  # low is early enough; high is too late, or past the prefix
+        below, above = -cases.load(low), np.full_like(guess, np.inf)
         where = np.arange(guess.size)
-        # A miss is a near miss as a rule: look close by first, then in turn where a line points to and halfway.
-        probes = [guess - 1.0, guess + 2.0, guess - 64.0, guess + 64.0]
-        for round_ in itertools.count():
+        probes = [guess - 2.0, guess + 3.0, guess - 64.0, guess + 64.0]
+        for turn in itertools.count():
             a, b = low[where], high[where]
-            if round_ < len(probes):
-                x = probes[round_][where]
-            elif round_ % 3:
+            halfway = np.floor((a + b) / 2.0)
+            x = halfway
+            if turn < len(probes):
+                x = probes[turn][where]
+            elif turn % 3:  # where a line points to
                 x = a + np.floor((b - a) * below[where] / (below[where] - above[where]))
-            else:
-                x = np.floor((a + b) / 2.0)
-            x = np.minimum(np.maximum(np.where(np.isfinite(x), x, np.floor((a + b) / 2.0)), a + 1.0), b - 1.0)
-            value = late(x, where)
+                x = np.where(np.isfinite(x), x, halfway)
+            x = np.minimum(np.maximum(x, a + 1.0), b - 1.0)
+            here = cases.pick(where)
+            value = self._times(here, x) - here.load(x)
             early = value <= 0.0
             low[where], below[where] = np.where(early, x, a), np.where(early, value, below[where])
             high[where], above[where] = np.where(early, b, x), np.where(early, above[where], value)
             where = where[high[where] - low[where] > 1.0]
             if not where.size:
                 break
-        k[wrong] = low
-        load[wrong] = np.maximum(r - g * low, floor)
-        beyond = np.minimum(low + 1.0, p)
-        after[wrong] = np.maximum(self._compute(pieces, f, beyond), np.maximum(r - g * beyond, floor))
+        beyond = np.minimum(low + 1.0, cases.prefix)
+        k[cases.index], load[cases.index] = low, cases.load(low)
+        after[cases.index] = np.maximum(self._times(cases, beyond), cases.load(beyond))
+
+    def _times(self, cases: _Cases, x: Array) -> Array:
+        return self._compute(cases.pieces, cases.fullest, x)
+
+
+class _Cases:
+    """Some of the cases, as flat arrays."""
+
+    def __init__(
+        self, pieces: Pieces, index: NDArray[np.intp], shape: tuple[int, ...], fullest: Array, prefix: Array,
+        reload: Array, relief: Array, floor: float,
+    ) -> None:  # fmt: skip
+        self.pieces, self.index, self.floor = pieces, index, floor
+        place = np.unravel_index(index, shape)
+        self.fullest, self.prefix, self.reload, self.relief = (
+            np.broadcast_to(v, shape)[place] for v in (fullest, prefix, reload, relief)
+        )
+
+    def load(self, x: Array) -> Array:
+        return np.maximum(self.reload - self.relief * x, self.floor)
+
+    def pick(self, some: NDArray[np.intp]) -> _Cases:
+        shape = self.index.shape
+        picked = _Cases(self.pieces, some, shape, self.fullest, self.prefix, self.reload, self.relief, self.floor)
+        picked.index = self.index[some]
+        return picked

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,6 +60,22 @@ def tier_rates(setting: Setting, memory: MemoryModel, tier: Tier) -> TierRates:
         narrow = link.name
     fixed = 0.0 if ideal else tier.reload.fixed + tier.latency
     return TierRates(tier.name, tier.capacity, nominal, shared, replica, fixed, narrow)
+
+
+@dataclass(frozen=True, slots=True)
+class Moving:
+    """What the tiers of some cases share: the bytes to move and what moving them saves."""
+
+    per_user: Array
+    """[B]"""
+    total: Array
+    """All users. [B]"""
+    some: bool
+    """Whether every case moves something."""
+    nothing_left: bool
+    """Whether no case has tokens after its prefix."""
+    break_even: Value
+    """Rate from which on reloading wins. [B/s]"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +143,22 @@ class TierModel:
         rate = transfer.reload_bandwidth(users, self.fullest(users), tier.shared, tier.replica)
         return transfer.reload_time(users * bytes_per_user, rate, tier.fixed)
 
+    def moving(self, users: Array, moved: Array, recompute: Value, rest: Value) -> Moving:
+        """What all tiers of some cases share."""
+        nothing_left = not np.any(rest)
+        all_moved = np.asarray(users * moved)
+        saved = recompute if nothing_left else recompute - rest
+        some = bool(np.min(moved) > 0.0)
+        if some and np.min(saved) > 0.0:
+            break_even: Value = all_moved / saved
+        else:
+            break_even = transfer.break_even_rate(all_moved, saved)
+        return Moving(moved, all_moved, some, nothing_left, break_even)
+
     def evaluate(
         self, tier: TierRates, users: Array, context: Array, prefix: Array, recompute: Value, rest: Value,
-        wanted: Collection[str] | None = None, *, moved: Array | None = None,
-    ) -> dict[str, Value]:  # fmt: skip
+        wanted: Collection[str] | None = None, moving: Moving | None = None,
+    ) -> dict[str, Any]:  # fmt: skip
         """The columns of one tier.
 
         Parameters
@@ -140,22 +169,25 @@ class TierModel:
             Prefill of everything, and of what follows the prefix. [s]
         wanted : collection of str, optional
             Columns to compute when not all are; those that cost nothing come along.
-        moved : ndarray, optional
-            Bytes that a reload of the prefix moves, if they are at hand. [B]
+        moving : Moving, optional
+            What the tiers share, if it is at hand.
 
         Returns
         -------
         dict of float or ndarray
             Named as in the contract; times in seconds, NaN where there is no answer.
         """
-        if moved is None:
-            moved = self.memory.moved_per_user(prefix)
+        if moving is None:
+            moving = self.moving(users, self.memory.moved_per_user(prefix), recompute, rest)
+        moved, nothing_left = moving.per_user, moving.nothing_left
         rate = transfer.reload_bandwidth(users, self.fullest(users), tier.shared, tier.replica)
-        all_moved = users * moved
-        reload = transfer.reload_time(all_moved, rate, tier.fixed)
-        nothing_left = not np.any(rest)
+        if moving.some:
+            reload: Value = moving.total / rate
+            reload += tier.fixed
+        else:
+            reload = transfer.reload_time(moving.total, rate, tier.fixed)
         ttft_reload = reload if nothing_left else reload + rest
-        found: dict[str, Value] = {
+        found: dict[str, Any] = {
             "read_bytes_per_s": tier.nominal,
             "effective_read_bytes_per_s": rate,
             "reload_s": reload,
@@ -179,12 +211,7 @@ class TierModel:
                 found["speedup"] = recompute / ttft_reload
             else:
                 found["speedup"] = recompute / np.where(ttft_reload > 0.0, ttft_reload, np.nan)
-        if wanted is None or "break_even_bytes_per_s" in wanted:
-            saved = recompute if nothing_left else recompute - rest
-            if np.min(saved) > 0.0 and np.min(moved) > 0.0:
-                found["break_even_bytes_per_s"] = all_moved / saved
-            else:
-                found["break_even_bytes_per_s"] = transfer.break_even_rate(all_moved, saved)
+        found["break_even_bytes_per_s"] = moving.break_even
         return found
 
     def _split(self, tier: TierRates, users: Array, prefix: Array, moved: Array, rate: Array, reload: Value) -> Array:
