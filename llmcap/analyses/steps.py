@@ -6,13 +6,14 @@ tokens -> prefill of users and decode of users as sums of steps, in closed form 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeVar
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from llmcap.analyses import fits
 from llmcap.analyses.setting import Setting
 from llmcap.arch.attention import attended_pairs, attended_slots
 from llmcap.arch.dtypes import bytes_per_element
@@ -20,22 +21,11 @@ from llmcap.arch.operators import Attention, Exchange, Experts, Gemm, OperatorTa
 from llmcap.arch.parts import AttentionWork
 from llmcap.engine import collectives, kernels
 from llmcap.engine.cost import Cost, Value
-from llmcap.specs.calibration import Band, CalibrationDocument
 from llmcap.specs.engine import ExpertKernels, FamilyKernels
 
 Array = NDArray[np.float64]
 Phase = Literal["prefill", "decode"]
-F = TypeVar("F")
-
-#: Which fit stands in for a dtype without one of its own.
-_STAND_IN = {
-    "fp16": ("bf16",),
-    "fp32": ("bf16",),
-    "int8": ("fp8", "bf16"),
-    "nvfp4": ("fp8", "bf16"),
-    "fp8": ("bf16",),
-}
-
+TokenOperator = Gemm | Experts | Stream | Exchange
 
 #: Kernels as the calibration has them.
 _POOLED = FamilyKernels()
@@ -61,13 +51,8 @@ class StepModel:
         """One layer's product with m tokens; with a phase named, under the engine's own kernels."""
         params = None
         if self.setting.calibrated:
-            fits = self.setting.calibration
-            fit = (
-                fits.weight_only
-                if _weight_only(op.weight_dtype, op.compute_dtype)
-                else _pick(fits.gemm, op.compute_dtype)
-            )
-            params = kernels.GemmParams(fit.t0, fit.e, fit.x0, fit.w, fit.a, *_band(fit))
+            fit = fits.gemm_fit(op, self.setting.calibration).fit
+            params = kernels.GemmParams(fit.t0, fit.e, fit.x0, fit.w, fit.a, *fits.band(fit))
         cost = kernels.gemm(
             m, k=op.k, n=op.n, weight_bytes=op.weight_bytes, bytes_per_row=op.bytes_per_row,
             rates=self._rates(op.compute_dtype), params=params,
@@ -95,11 +80,11 @@ class StepModel:
         params = None
         own = self._family.experts.get(op.weight_dtype, _ANY_EXPERTS)
         if self.setting.calibrated:
-            fit = _pick(self.setting.calibration.moe, _expert_key(op, self.setting.calibration))
+            fit = fits.expert_fit(op, self.setting.calibration).fit
             decode = phase == "decode"
             floor = own.launch if decode and own.launch is not None else fit.t0
             tile = kernels.DECODE_TILE if decode else None
-            params = kernels.ExpertParams(floor, fit.e, fit.r0, fit.w, fit.a, *_band(fit), tile)
+            params = kernels.ExpertParams(floor, fit.e, fit.r0, fit.w, fit.a, *fits.band(fit), tile)
         work = op.work
         cost = kernels.experts(
             m * op.pool, count=work.experts, active=work.active_per_token,
@@ -125,15 +110,11 @@ class StepModel:
         params = None
         if self.setting.calibrated:
             c = self.setting.calibration.collectives
-            fit = {
-                "all_reduce": c.all_reduce,
-                "all_to_all": c.all_to_all,
-                "all_gather": c.all_gather,
-                "send": c.all_gather,
-            }[op.kind]
+            fit = fits.collective_fit(op, self.setting.calibration).fit
             params = collectives.CollectiveParams(
-                fit.alpha, fit.alpha_log2, fit.beta, *_band(fit),
-                two_shot=c.all_reduce.two_shot, in_switch=c.all_reduce.in_switch and op.span <= self.setting.machine.server.devices,
+                fit.alpha, fit.alpha_log2, fit.beta, *fits.band(fit),
+                two_shot=c.all_reduce.two_shot,
+                in_switch=c.all_reduce.in_switch and op.span <= self.setting.machine.server.devices,
             )  # fmt: skip
         size = m * op.bytes_per_token
         if op.kind == "all_reduce":
@@ -170,17 +151,22 @@ class StepModel:
 
     def tokens(self, m: Value, sequences: Value, phase: Phase) -> Cost:
         """Everything in a step of m tokens that depends on nothing else: no attention, no logits, no embedding."""
-        table = self.setting.operators
         total = self.overhead(phase)
-        for gemm in table.gemms:
-            total = total + self.gemm(gemm, m, phase) * gemm.layers
-        for group in table.experts:
-            total = total + self.experts(group, m, phase) * group.layers
-        for stream in table.streams:
-            total = total + self.stream(stream, m, sequences, phase) * stream.layers
-        for exchange in table.exchanges:
-            total = total + self.exchange(exchange, m, phase) * exchange.count
+        for _, calls, cost in self.token_terms(m, sequences, phase):
+            total = total + cost * calls
         return total
+
+    def token_terms(self, m: Value, sequences: Value, phase: Phase) -> Iterator[tuple[TokenOperator, float, Cost]]:
+        """What `tokens` adds up beside the overhead: an operator, its calls in a step, the cost of one call."""
+        table = self.setting.operators
+        for gemm in table.gemms:
+            yield gemm, gemm.layers, self.gemm(gemm, m, phase)
+        for group in table.experts:
+            yield group, group.layers, self.experts(group, m, phase)
+        for stream in table.streams:
+            yield stream, stream.layers, self.stream(stream, m, sequences, phase)
+        for exchange in table.exchanges:
+            yield exchange, exchange.count, self.exchange(exchange, m, phase)
 
     def _prefill_tokens(self, m: Array) -> Cost:
         """`tokens` for whole token counts up to a chunk, tabulated once when many cases ask."""
@@ -259,7 +245,7 @@ class StepModel:
         dims = work.qk_dim + work.v_dim
         flop = users * slots * (2.0 * dims * op.heads / cp)
         queries = users * new / cp
-        sight = _sight(work)
+        sight = longest_sight(work)
         chunk = float(self.setting.chunk_tokens) if self.setting.calibrated else np.inf
         keys = np.inf if work.window is None else work.window + np.minimum(new, chunk)
         read = self.reach_of_steps(new, cached, keys) / work.stride
@@ -267,8 +253,8 @@ class StepModel:
         moved = moved + users * read * (op.slot_bytes / cp)
         params = None
         if self.setting.calibrated:
-            fit = _pick(self.setting.calibration.prefill_attention, op.dtype)
-            params = kernels.AttentionParams(fit.t0, fit.e, fit.tail, fit.w, *_band(fit))
+            fit = fits.prefill_attention_fit(op, self.setting.calibration).fit
+            params = kernels.AttentionParams(fit.t0, fit.e, fit.tail, fit.w, *fits.band(fit))
         rows = users * self.reach_of_steps(new, cached, sight) / (cp * work.stride)
         one = kernels.prefill_attention(
             flop, rows, moved, steps, dims=float(dims), rates=self._rates(op.dtype), params=params
@@ -354,11 +340,8 @@ class StepModel:
         moved = m * slots * (op.slot_bytes / cp)
         params = None
         if self.setting.calibrated:
-            fit = _pick(
-                self.setting.calibration.decode_attention,
-                "fp8" if bytes_per_element(self.setting.kv_dtype) <= 1.0 else "bf16",
-            )
-            params = kernels.DecodeAttentionParams(fit.t0, fit.w, fit.e, *_band(fit))
+            fit = fits.decode_attention_fit(self.setting.kv_dtype, self.setting.calibration).fit
+            params = kernels.DecodeAttentionParams(fit.t0, fit.w, fit.e, *fits.band(fit))
         one = kernels.decode_attention(flop, moved, rates=self._rates(op.dtype), params=params)
         if params is not None:
             one = one.scaled(self.setting.engine.kernels.decode_attention, self._launch_share("decode"))
@@ -384,32 +367,8 @@ def layer_kinds(table: OperatorTable) -> tuple[int, int, int]:
     return recurrent, latent, sum(op.layers for op in table.experts)
 
 
-def _sight(work: AttentionWork) -> float:
+def longest_sight(work: AttentionWork) -> float:
     """Most tokens one query of this work can attend to."""
     if work.selects is not None:
         return float(work.selects * work.stride)
     return np.inf if work.window is None else float(work.window)
-
-
-def _band(fit: Band) -> tuple[float, float]:
-    """Band factors around the prediction itself: a fit biased to one side still brackets it."""
-    return min(fit.low, 1.0), max(fit.high, 1.0)
-
-
-def _weight_only(stored: str, runs: str) -> bool:
-    return bytes_per_element(stored) < bytes_per_element(runs)
-
-
-def _pick(fits: Mapping[Any, F], dtype: str) -> F:
-    for candidate in (dtype, *_STAND_IN.get(dtype, ())):
-        if candidate in fits:
-            return fits[candidate]
-    return next(iter(fits.values()))
-
-
-def _expert_key(op: Experts, calibration: CalibrationDocument) -> str:
-    if not _weight_only(op.weight_dtype, op.compute_dtype):
-        return op.compute_dtype
-    if op.weight_dtype == "mxfp4":
-        return "mxfp4_fp8" if op.compute_dtype == "fp8" and "mxfp4_fp8" in calibration.moe else "mxfp4"
-    return "int4" if "int4" in calibration.moe else op.compute_dtype
