@@ -207,8 +207,9 @@ def capacity_message(setting: Setting, inputs: dict[str, Any], results: dict[str
     share = f"{setting.engine.memory_share:.0%}"
     has = f"{devices} x {device.name} ({format_bytes(device.memory.capacity)} each, {share} usable)"
     reserved = format_bytes(results["kv_bytes_total_reserved"])
+    users = f"{inputs['users']:,} user{'s' * (inputs['users'] > 1)}"
     return (
-        f"does not fit: weights {format_bytes(per_device)} per device and caches of {inputs['users']:,} user{'s' * (inputs['users'] > 1)} "
+        f"does not fit: weights {format_bytes(per_device)} per device and caches of {users} "
         f"({reserved} reserved) are short by {format_bytes(short)} on {has}; what would fit: {'; '.join(cures)}"
     )
 
