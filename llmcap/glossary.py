@@ -199,6 +199,50 @@ TIERS: Final = _table(
     ("break_even_tokens", "tokens", "break-even context", "smallest P from which reloading from this tier wins"),
 )
 
+#: Columns of replay, beside those of tiers.
+REPLAY: Final = _table(
+    ("requests", "requests", "requests", "requests of the trace"),
+    ("unique_blocks", "blocks", "blocks", "distinct blocks of all prompts; empty for a trace with lengths only"),
+    ("block_accesses", "blocks", "accesses", "blocks of all prompts, repeated ones each time"),
+    ("input_tokens", "tokens", "input", "tokens of all prompts"),
+    ("duration_s", "s", "duration", "from the first to the last arrival"),
+    ("ideal_hit_ratio", "1", "ideal hits", "share of input tokens hit when nothing is ever evicted"),
+    ("capacity_for_90pct_of_ideal_tokens", "tokens", "90 % capacity", "smallest cache with 90 % of the ideal hits"),
+    ("capacity_for_90pct_of_ideal_bytes", "B", "90 % capacity", "the same, in one logical copy of the model's state"),
+    ("blocks_used_once_ratio", "1", "used once", "share of the distinct blocks that are never asked for again"),
+    ("capacity_blocks", "blocks", "capacity", "blocks that a cache or tier holds"),
+    ("capacity_tokens", "tokens", "capacity", "tokens that a cache or tier holds"),
+    ("hit_ratio", "1", "hits", "share of input tokens hit, here or in a faster tier"),
+    ("share_of_ideal", "1", "share of ideal", "hit_ratio / ideal_hit_ratio"),
+    ("served_ratio", "1", "served", "share of input tokens that come from this very tier"),
+    ("slower_ratio", "1", "slower", "share of requests that this tier makes slower than going without it"),
+    ("bytes_per_block", "B", "block", "what a full block takes in this tier, copies included"),
+    ("read_bytes", "B", "read", "reloaded from this tier over the trace"),
+    ("read_mean_bytes_per_s", "B/s", "mean reads", "read_bytes over the trace's duration"),
+    ("read_peak_bytes_per_s", "B/s", "peak reads", "reads in the busiest window"),
+    ("write_bytes", "B", "written", "blocks that this tier did not hold when they were asked for"),
+    ("write_mean_bytes_per_s", "B/s", "mean writes", "write_bytes over the trace's duration"),
+    ("write_peak_bytes_per_s", "B/s", "peak writes", "writes in the busiest window"),
+    ("write_bytes_per_day", "B", "writes a day", "write_bytes at the trace's pace"),
+    (
+        "write_bytes_per_day_second_touch",
+        "B",
+        "writes a day, second touch",
+        "the same when a block is written only once it is asked for again",
+    ),
+    ("drive_writes_per_day", "1/d", "DWPD", "full writes of each drive a day"),
+    ("drive_writes_per_day_second_touch", "1/d", "DWPD, second touch", "the same with the second-touch filter"),
+    ("drive_life_years", "years", "life", "until the drives' rated endurance is used up; empty without a rating"),
+    ("drive_life_years_second_touch", "years", "life, second touch", "the same with the second-touch filter"),
+    ("mean_s", "s", "mean TTFT", "time to first token of a request alone, mean over the trace"),
+    ("p50_s", "s", "median TTFT", "time to first token of a request alone, median"),
+    ("p95_s", "s", "TTFT, p95", "time to first token of a request alone, 95th percentile"),
+    ("p99_s", "s", "TTFT, p99", "time to first token of a request alone, 99th percentile"),
+    ("prefill_gpu_s", "s", "GPU time", "prefill time of all requests times the devices that share a prefill"),
+    ("gpu_s_saved", "s", "GPU time saved", "prefill_gpu_s without caches less that with the tiers in use"),
+    ("busy_ratio", "1", "busy", "prefill time of all requests over the trace's duration and all replicas"),
+)
+
 OTHER: Final = _table(
     ("time_s", "s", "time", "duration of a phase or an operator"),
     ("parameters_total", "parameters", "parameters", "all parameters of the text model"),
@@ -208,7 +252,7 @@ OTHER: Final = _table(
     ("bytes_constant", "B", "constant", "the part that does not grow with the context"),
 )
 
-GLOSSARY: Final[dict[str, Entry]] = {**OPTIONS, **OUTPUT_OPTIONS, **INPUTS, **RESULTS, **TIERS, **OTHER}
+GLOSSARY: Final[dict[str, Entry]] = {**OPTIONS, **OUTPUT_OPTIONS, **INPUTS, **RESULTS, **TIERS, **REPLAY, **OTHER}
 
 
 def entry(name: str) -> Entry:

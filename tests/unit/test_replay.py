@@ -22,6 +22,7 @@ from llmcap.analyses.trace_generator import Population, make_up, population, wri
 from llmcap.analyses.traces import Trace, read_trace
 from llmcap.cli.app import run
 from llmcap.errors import DocumentError, OptionError
+from llmcap.glossary import GLOSSARY
 
 GOOD = {"timestamp": 0, "input_length": 600, "output_length": 5, "hash_ids": [1, 2]}
 
@@ -387,6 +388,15 @@ def test_a_trace_or_a_population_but_not_both() -> None:
     for values in ({}, {"trace": "x", "generate": "users=1"}):
         with pytest.raises(OptionError, match="either"):
             llmcap.replay(**values)
+
+
+def test_every_column_is_explained() -> None:
+    answer = replay(make_up(Population(users=20, turns=3)))
+    rows = [answer.summary, *answer.curve, *answer.tiers, *answer.ttft.values()]
+    page = (Path(__file__).resolve().parents[2] / "docs" / "replay.md").read_text(encoding="utf-8")
+    for name in {name for row in rows for name in row}:
+        assert name in GLOSSARY or name in ("drive", "drives")
+        assert f"`{name}`" in page
 
 
 # -- the command -----------------------------------------------------------------------------------------------------
