@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmcap.analyses.conditions import FACTS, NUMBERS, Condition, parse_condition
+from llmcap.analyses.facts import facts_of, model_facts
 from llmcap.analyses.memory import MemoryModel
 from llmcap.analyses.options import AXES, Options, canonical, count, known_options, options_from
-from llmcap.analyses.result import setting_inputs
 from llmcap.analyses.setting import Setting, model_and_digest, resolve
 from llmcap.arch.structure import Structure, structure_of
 from llmcap.errors import DocumentError, LlmcapError, OptionError, Problem, did_you_mean, printable
@@ -377,27 +377,10 @@ class Grid:
         values = {name: getattr(options, name) for name in Options.__slots__ if getattr(options, name) is not None}
         if options.model not in self._facts:
             self._facts[options.model] = structure_of(model_and_digest(options.model)[0])
-        return {**values, **_model_facts(self._facts[options.model])}
+        return {**values, **model_facts(self._facts[options.model])}
 
     def _problem(self, path: str, message: str, hint: str) -> DocumentError:
         return DocumentError([Problem(self.file, None, printable(path, 80), message, hint)])
-
-
-def facts_of(setting: Setting) -> dict[str, Any]:
-    """What a condition can name of a setting."""
-    facts = {**setting_inputs(setting), **_model_facts(setting.structure), "max_context": setting.model.max_context}
-    return facts
-
-
-def _model_facts(structure: Structure) -> dict[str, Any]:
-    units = [term.units for part, _ in structure.mixers for term in part.states if not term.constant]
-    experts = [part.experts.experts for part, _ in structure.ffns if part.experts is not None]
-    return {
-        "query_heads": structure.query_heads,
-        "kv_heads": min(units, default=0),
-        "layers": structure.layers,
-        "experts": min(experts, default=0),
-    }
 
 
 def _fails(condition: Condition, values: Mapping[str, Any]) -> bool:
