@@ -112,3 +112,28 @@ def seen(scope: str, window: float, first: int, n: int) -> float:
         total += (low + high) * (stop - t) / 2.0
         t = stop
     return total
+
+
+def attention_widths(block: Doc, absorbed: bool = False) -> tuple[int, int, int, int]:
+    """(score width, value width, cached elements per token, pieces they divide into)."""
+    if block["kind"] == "mla":
+        latent = block["kv_lora_rank"] + block["qk_rope_head_dim"]
+        if absorbed:
+            return latent, block["kv_lora_rank"], latent, 1
+        return block["qk_nope_head_dim"] + block["qk_rope_head_dim"], block["v_head_dim"], latent, 1
+    d = block["head_dim"]
+    dv = block.get("v_head_dim", d)
+    return d, dv, block["kv_heads"] * (d + dv), block["kv_heads"]
+
+
+def elementwise(block: Doc) -> int:
+    """Elements that pass through memory between the matrices, per token."""
+    if block["kind"] == "attention":
+        d = block["head_dim"]
+        return int(2 * block["heads"] * (d + block.get("v_head_dim", d)))
+    if block["kind"] == "mla":
+        return int(2 * block["heads"] * (block["qk_nope_head_dim"] + block["qk_rope_head_dim"] + block["v_head_dim"]))
+    if block["kind"] == "dense":
+        return int(3 * block["intermediate"])
+    shared = int(block.get("shared_intermediate", 0))
+    return int(block["top_k"] * (2 * block["hidden"] + 3 * block["intermediate"]) + 3 * shared)

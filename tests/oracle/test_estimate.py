@@ -12,6 +12,7 @@ import pytest
 
 import llmcap
 from tests.oracle.estimate_oracle import Case, Oracle, summary
+from tests.oracle.plain_documents import ROOT
 
 OWN = Path(__file__).parent / "documents"
 LATENT, WINDOWS = str(OWN / "latent-experts.yaml"), str(OWN / "windows.yaml")
@@ -27,6 +28,7 @@ MODELS = {
 }
 SERVERS = ("dgx-b200", "dgx-b200-gen6", "dgx-h200", "dgx-h100")
 CASES = 240
+ENGINES = sorted(path.stem for path in (ROOT / "engines").glob("*.yaml"))
 
 
 def ask(case: Case, **more: Any) -> llmcap.Estimate:
@@ -59,6 +61,7 @@ def random_case(rng: random.Random) -> Case:
     assumptions = rng.choice(("calibrated", "calibrated", "calibrated", "ideal"))
     if "llama-4" in model and blackwell and rng.random() < 0.3:
         assumptions = "as-published"
+    engine = rng.choice(ENGINES)
     return Case(
         model=model, hardware=hardware, devices=devices, **degrees, ep=ep,
         users=rng.choice((1, 1, 2, 3, 7, 16, 61)), context=context,
@@ -67,7 +70,7 @@ def random_case(rng: random.Random) -> Case:
         weight_dtype=None if wide else weights,
         kv_dtype=rng.choice((None, None, "bf16", "fp8", *(["nvfp4"] if blackwell else []))),
         kv_policy=rng.choice(("hybrid", "hybrid", "all-full")), assumptions=assumptions,
-        chunk_tokens=rng.choice((None, None, 2048, 4096, 777)),
+        chunk_tokens=rng.choice((None, None, 2048, 4096, 777)), engine=engine,
     )  # fmt: skip
 
 
