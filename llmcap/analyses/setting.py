@@ -122,7 +122,7 @@ def _resolve(options: Options) -> Setting:
         chunk_tokens=options.chunk_tokens or engine.document.chunk_tokens,
         operators=operator_table(structure, weights, activation, kv, attention, parallelism),
         statements=(*assumptions.document.statements, *notes),
-        documents=(model_document, *machine.documents, *others),
+        documents=tuple(dict.fromkeys((model_document, *machine.documents, *others))),
     )
 
 
