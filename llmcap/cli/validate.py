@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
 from llmcap.cli.options import Format, OutputFile, chosen_format
 from llmcap.cli.output import write_text
+from llmcap.errors import OptionError
 
 DEFAULT_SUITE = "million-token-context"
 
@@ -23,14 +25,70 @@ Suite = Annotated[
     ),
 ]  # fmt: skip
 
+Measured = Annotated[
+    str | None,
+    typer.Option(
+        "--measured", metavar="FILE|shipped",
+        help="CSV of measured values to predict, or the shipped measurements; -o FILE.csv writes each row with its "
+        "prediction.",
+        rich_help_panel="What to validate",
+    ),
+]  # fmt: skip
+Assumptions = Annotated[
+    str | None,
+    typer.Option("--assumptions", metavar="ID|FILE", help="With --measured: assumption set (default: calibrated)."),
+]
+Engine = Annotated[
+    str | None,
+    typer.Option("--engine", metavar="ID|FILE", help="With --measured: one engine profile for all rows."),
+]
 
-def validate(suite: Suite = None, form: Format = None, output: OutputFile = None) -> None:
+
+def validate(
+    suite: Suite = None, measured: Measured = None, assumptions: Assumptions = None, engine: Engine = None,
+    form: Format = None, output: OutputFile = None,
+) -> None:  # fmt: skip
     """Hold published figures against the model: which stand, which do not, and why.
 
     Each claim is computed twice: as the publication must have done, and architecture-true and calibrated. The verdict
-    says how the published figure fares against the second. Exit status 0 whatever the verdicts are.
+    says how the published figure fares against the second. With --measured, measured values are predicted from what
+    they were measured on, and the errors are told by metric and group. Exit status 0 whatever the verdicts are.
     """
+    if measured is not None:
+        if suite is not None:
+            raise OptionError("--measured", "judges measured rows, --suite claims", "give one of the two")
+        text, table = _measured(measured, assumptions or "calibrated", engine, chosen_format(form))
+        if output is not None:
+            write_text(table, output)
+        write_text(text, None)
+        return
+    if assumptions is not None or engine is not None:
+        raise OptionError("--assumptions" if assumptions else "--engine", "goes with --measured", "leave it out")
     write_text(_suite(suite or DEFAULT_SUITE, chosen_format(form), to_file=output is not None), output)
+
+
+def _measured(name: str, assumptions: str, engine: str | None, form: str) -> tuple[str, str]:
+    """The summary in the form asked for, and the rows with their predictions as CSV."""
+    from llmcap.analyses.measured import shipped_files, validate_file, validate_files
+    from llmcap.report.tables import csv_text, json_text, markdown_text
+
+    if name == "shipped":
+        summary, table = validate_files(shipped_files(), assumptions, engine)
+    else:
+        summary, table = validate_file(Path(name).expanduser(), assumptions, engine)
+    rows: list[dict[str, Any]] = [{"metric": m, "by": "", "group": "all", **e} for m, e in summary["metrics"].items()]
+    rows += summary["groups"]
+    if form == "json":
+        text = json_text(summary)
+    elif form == "csv":
+        text = csv_text(rows)
+    elif form == "md":
+        text = markdown_text(rows)
+    else:
+        from llmcap.report.measured_page import measured_page
+
+        text = measured_page(summary, table)
+    return text, csv_text(table)
 
 
 def _suite(name: str, form: str, *, to_file: bool) -> str:

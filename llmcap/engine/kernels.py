@@ -17,7 +17,6 @@ import numpy as np
 
 from llmcap.engine.cost import Cost, Value, banded
 
-
 #: Rows of the smallest tile of an expert kernel in decode: the tensor instruction's 16.
 DECODE_TILE = 16.0
 

@@ -9,7 +9,6 @@ from pydantic import Field
 from llmcap.specs.base import Bytes, BytesPerSecond, Count, Document, Fraction, Part, Seconds, Source, Tokens
 from llmcap.specs.registry import register
 
-
 Factor = Annotated[float, Field(gt=0, le=10, allow_inf_nan=False)]
 NonNegative = Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)]
 
@@ -56,7 +55,7 @@ class ExpertKernels(Phases):
     """Routed experts of one dtype under this engine."""
 
     launch: Seconds | None = None
-    """Floor of a decode step: routing, permuting and empty tiles. Absent: the calibration's, fitted to prefill sizes."""
+    """Floor of a decode step: routing, permuting, empty tiles. Absent: the calibration's, fitted to prefill sizes."""
 
 
 class FamilyKernels(Part):

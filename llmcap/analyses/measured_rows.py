@@ -1,0 +1,241 @@
+"""Measured rows in the contract's CSV: reading them, and how each source took its measurements.
+
+One value a row. What a source did (lengths, load, engine) is told by its columns and by the rules here, never by the
+value or the notes.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from llmcap.errors import DocumentError, Problem, did_you_mean, printable
+
+Protocol = Literal["spread", "fixed", "batch", "saturated"]
+
+COLUMNS: Final = (
+    "id", "source", "date", "model", "hardware", "devices", "tp", "pp", "dp", "ep", "cp", "engine", "engine_version",
+    "weight_dtype", "kv_dtype", "isl", "osl", "cached_tokens", "concurrency", "metric", "value", "notes",
+)  # fmt: skip
+METRICS: Final = (
+    "ttft_s", "tpot_s", "prefill_tok_per_s", "output_tok_per_s", "total_tok_per_s", "output_tok_per_s_per_device",
+)  # fmt: skip
+_NEEDED: Final = ("model", "hardware", "metric", "value")
+_STRUCTURE: Final = ("devices", "tp", "pp", "dp", "ep", "cp")
+
+#: Lengths of the public nightly benchmark in the AIConfigurator collection (its dated rows): drawn between 0.8 and 1.0
+#: of the nominal ones, 0.9 on average.
+_SPREAD_LENGTHS: Final = {(1024.0, 1024.0), (8192.0, 1024.0), (1024.0, 8192.0)}
+_SPREAD_MEAN: Final = 0.9
+#: Sources (by part of their name) that ran one batch from start to end.
+_BATCHES: Final = (
+    "splitwise", "source/performance.md", "blogs/h200launch", "blogs/falcon180b", "llm-inference-bench", "gpt-fast",
+    "single_node_decodeonly",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredRow:
+    """One measured value and what it was measured on; lengths are means."""
+
+    cells: dict[str, str]
+    model: str
+    hardware: str
+    structure: tuple[tuple[str, str], ...]
+    engine: str
+    """Id of the engine profile."""
+    weight_dtype: str
+    kv_dtype: str
+    isl: float
+    osl: float
+    cached: float
+    concurrency: float
+    """NaN when saturated."""
+    protocol: Protocol
+    metric: str
+    value: float
+    """NaN when empty."""
+
+    @property
+    def setting(self) -> tuple[object, ...]:
+        """Rows of equal settings are predicted together."""
+        return (self.model, self.hardware, self.structure, self.engine, self.weight_dtype, self.kv_dtype)
+
+    @property
+    def configuration(self) -> str:
+        """Model, machine, engine, parallelism and dtype: rows of one configuration are never split."""
+        c = self.cells
+        return "|".join(c.get(n, "") for n in ("model", "hardware", *_STRUCTURE, "weight_dtype", "engine"))
+
+
+def engine_profile(engine: str, version: str = "") -> str:
+    """The profile that a source's name of an engine stands for.
+
+    The rule, first match: vLLM of 2023 (Splitwise) `vllm-2023`; names with vllm `vllm`; with sglang `sglang`; TensorRT
+    and trtllm by version, 0.x `tensorrt-llm-0`, otherwise `tensorrt-llm`; anything else the default profile `vllm`.
+
+    Examples
+    --------
+    >>> engine_profile("vLLM (2023, Splitwise paper)"), engine_profile("SGLang PD-disagg + DeepEP")
+    ('vllm-2023', 'sglang')
+    >>> engine_profile("TensorRT-LLM", "0.17"), engine_profile("trtllm", "1.2.0rc2"), engine_profile("Meta")
+    ('tensorrt-llm-0', 'tensorrt-llm', 'vllm')
+    """
+    name = engine.lower()
+    if "vllm" in name:
+        return "vllm-2023" if "2023" in name else "vllm"
+    if "sglang" in name:
+        return "sglang"
+    if "trtllm" in name or "tensorrt" in name or "gpt-fast" in name:
+        old = version.strip().startswith("0.") or (not version.strip() and "trtllm" not in name)
+        return "tensorrt-llm-0" if old or "gpt-fast" in name else "tensorrt-llm"
+    return "vllm"
+
+
+def read_rows(path: Path) -> tuple[list[MeasuredRow], dict[str, int], list[dict[str, str]]]:
+    """Rows that can be predicted, the reasons and counts of those that cannot, and all rows as they stand.
+
+    Raises
+    ------
+    DocumentError
+        No such file, missing columns, or a cell that is no number where one is due.
+    """
+    shown = printable(str(path), 300)
+    try:
+        opener = _open(path)
+    except OSError as error:
+        raise DocumentError([Problem(shown, None, "", error.strerror or "cannot be read", "check the path")]) from None
+    with opener as handle:
+        try:
+            table = csv.DictReader(handle)
+            missing = [c for c in _NEEDED if c not in (table.fieldnames or ())]
+            if missing:
+                raise DocumentError([_missing(shown, missing, table.fieldnames or ())])
+            cells = [{k: (v or "").strip() for k, v in row.items() if isinstance(k, str)} for row in table]
+        except (UnicodeDecodeError, csv.Error) as error:
+            text = f"is not a CSV file in UTF-8: {printable(error, 100)}"
+            raise DocumentError([Problem(shown, None, "", text, "save it as CSV, UTF-8")]) from None
+    return _sorted_out(shown, cells)
+
+
+def _open(path: Path):  # type: ignore[no-untyped-def]
+    if path.suffix == ".gz":
+        import gzip
+
+        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
+    return path.open(encoding="utf-8-sig", newline="")
+
+
+def _missing(file: str, missing: list[str], found: Iterable[str]) -> Problem:
+    hint = did_you_mean(missing[0], list(found)) or f"the header is: {','.join(COLUMNS)}"
+    return Problem(file, 1, "", f"has no column '{missing[0]}'", hint)
+
+
+def _sorted_out(
+    file: str, cells: list[dict[str, str]]
+) -> tuple[list[MeasuredRow], dict[str, int], list[dict[str, str]]]:
+    rows: list[MeasuredRow] = []
+    skipped: dict[str, int] = {}
+    problems: list[Problem] = []
+    for line, row in enumerate(cells, start=2):
+        try:
+            reason = unusable(row)
+            if reason is None:
+                rows.append(measured_row(row))
+        except ValueError as error:
+            problems.append(Problem(file, line, "", str(error), "write a plain number, or leave the cell empty"))
+            continue
+        if reason is not None:
+            skipped[reason] = skipped.get(reason, 0) + 1
+    if problems:
+        raise DocumentError(problems)
+    return rows, skipped, cells
+
+
+def unusable(row: dict[str, str]) -> str | None:
+    """Why a row is left out, or None."""
+    if row.get("quality", "").upper() == "C":
+        return "quality C: excluded, the reason stands in its notes"
+    metric = row.get("metric", "")
+    if metric not in METRICS:
+        return f"unknown metric '{printable(metric, 40)}'"
+    load = row.get("concurrency", "").lower()
+    throughput = metric.endswith(("_per_s", "_per_device"))
+    if load not in ("", "max") and not _is_number(load):
+        return f"load '{printable(load, 30)}' is not a number of clients"
+    if not row.get("isl"):
+        return "no input length"
+    if metric != "ttft_s" and metric != "prefill_tok_per_s" and not row.get("osl"):
+        return "no output length"
+    if not load and not throughput:
+        return "no number of clients"
+    if not load and metric != "prefill_tok_per_s":
+        return "no number of clients"
+    if load == "max" and not throughput:
+        return "a latency at saturation depends on how long requests queued"
+    return None
+
+
+def measured_row(row: dict[str, str]) -> MeasuredRow:
+    """A usable row with its numbers read and its source's rules applied.
+
+    Raises
+    ------
+    ValueError
+        A cell that is no number.
+    """
+    isl, osl = _number(row, "isl", 1.0), _number(row, "osl", 1.0)
+    concurrency = math.nan if row.get("concurrency", "").lower() in ("", "max") else _number(row, "concurrency", 1.0)
+    protocol = _protocol(row, isl, osl, concurrency)
+    mean = _SPREAD_MEAN if protocol == "spread" else 1.0
+    return MeasuredRow(
+        cells=row,
+        model=row["model"],
+        hardware=row["hardware"],
+        structure=tuple((n, row[n]) for n in _STRUCTURE if row.get(n)),
+        engine=engine_profile(row.get("engine", ""), row.get("engine_version", "")),
+        weight_dtype=row.get("weight_dtype", ""),
+        kv_dtype=row.get("kv_dtype", ""),
+        isl=max(isl * mean, 1.0),
+        osl=max(osl * mean, 1.0),
+        cached=_number(row, "cached_tokens", 0.0),
+        concurrency=concurrency,
+        protocol=protocol,
+        metric=row["metric"],
+        value=_number(row, "value", math.nan),
+    )
+
+
+def _protocol(row: dict[str, str], isl: float, osl: float, concurrency: float) -> Protocol:
+    source = row.get("source", "").lower()
+    if math.isnan(concurrency):
+        return "saturated"
+    if any(part in source for part in _BATCHES) or osl <= 1.0:
+        return "batch"
+    if "silicon_sample" in source and row.get("date") and (isl, osl) in _SPREAD_LENGTHS:
+        return "spread"
+    return "fixed"
+
+
+def _number(row: dict[str, str], column: str, default: float) -> float:
+    text = row.get(column, "")
+    if not text:
+        return default
+    try:
+        number = float(text.replace(",", ""))
+    except ValueError:
+        raise ValueError(f"{column}: '{printable(text, 40)}' is not a number") from None
+    if not math.isfinite(number) or number < 0:
+        raise ValueError(f"{column}: {printable(text, 40)} is not a quantity")
+    return number
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return float(text) > 0
+    except ValueError:
+        return False

@@ -1,0 +1,244 @@
+"""Steady state of continuous batching, in closed form over the case axis. No models and no event loop here.
+
+Symbols: c clients of one replica, D mean decode step with all of them running, P prefill work of one prompt inside a
+full step, P1 prefill of one prompt alone (host overheads included), o output tokens. All times in seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmcap.engine.cost import Value
+
+Array = NDArray[np.float64]
+
+
+def admitted(clients: Value, held: Value) -> tuple[Array, Array]:
+    """Clients that run, and how many more wait for each that runs.
+
+    Parameters
+    ----------
+    clients, held : float or ndarray
+        Clients, and sequences that the cache pool holds at their mean length. [1]
+
+    Returns
+    -------
+    running, excess : ndarray
+        min(clients, held) and clients / running - 1. [1]
+
+    Notes
+    -----
+    Engines admit by the length that a sequence has now, not the one it will have: the pool is counted at the mean
+    length of a sequence, prompt and half the output. A pool is never taken to hold less than 0.3 of the clients: it is
+    a small difference of large numbers, and the run took place.
+
+    Examples
+    --------
+    >>> [float(x) for x in admitted(64.0, 40.0)]
+    [40.0, 0.6000000000000001]
+    """
+    clients = np.asarray(clients, dtype=np.float64)
+    running = np.minimum(clients, np.maximum(np.maximum(held, 0.3 * clients), 1.0))
+    return running, clients / running - 1.0
+
+
+def time_per_output_token(decode: Value, prefill: Value, clients: Value, output: Value, interleave: Value) -> Array:
+    """Mean time between tokens of one client while the others come and go.
+
+    Parameters
+    ----------
+    decode, prefill : float or ndarray
+        D and P. [s]
+    clients, output : float or ndarray
+        c and o. [1], [tokens]
+    interleave : float
+        Share of the others' prefill work that falls into a client's decode, about 1.
+
+    Returns
+    -------
+    ndarray
+        D + interleave (c - 1) P / o. [s]
+
+    Notes
+    -----
+    In a closed loop each client sees each other client prefill once while it produces its o tokens. Below 1 when
+    prefills fall together with the client's own, above 1 when mixed steps cost more than their parts.
+
+    Examples
+    --------
+    8 clients, D = 10 ms, P = 100 ms, 1,000 tokens: 10 ms + 7 x 0.1 ms = 10.7 ms.
+
+    >>> round(float(time_per_output_token(0.010, 0.1, 8, 1000, 1.0)), 5)
+    0.0107
+    """
+    others = np.maximum(np.asarray(clients, dtype=np.float64) - 1.0, 0.0)
+    return np.asarray(decode + interleave * others * prefill / np.maximum(output, 1.0))
+
+
+def time_to_first_token(
+    alone: Value, prefill: Value, tpot: Value, clients: Value, excess: Value, output: Value, *,
+    own: Value, burst: Value, slot: Value, running_steps: float, dispatch: float, waiting: float,
+) -> Array:  # fmt: skip
+    """Mean time to first token under a closed loop whose clients all start at once.
+
+    Parameters
+    ----------
+    alone, prefill, tpot : float or ndarray
+        P1, P and the mean time between tokens. [s]
+    clients, excess, output : float or ndarray
+        Running clients of a replica, waiting ones per running one, output tokens.
+    own : float
+        P1 is taken times this: prompts that stay in step share their steps.
+    burst : float
+        Share of the others' prefill work that a mean request waits for. With n prompts per client and one burst at
+        the start it is 1 / (2 n): 0.05 for ten.
+    slot : float
+        Share of a decode that a request waits for a slot, over the clients.
+    running_steps : float
+        Decode steps in progress or in flight when a prompt arrives.
+    dispatch : float
+        Host cost per square root of the clients. [s]
+    waiting : float
+        Share of a decode that a client beyond the pool waits, per client in it.
+
+    Returns
+    -------
+    ndarray
+        own P1 + burst (c - 1) P + running_steps tpot + dispatch sqrt(c) + (slot / c + waiting excess) o tpot; the
+        terms with tpot only where c > 1. [s]
+
+    Examples
+    --------
+    One client alone: P1 and its dispatch.
+
+    >>> float(time_to_first_token(0.25, 0.2, 0.01, 1, 0.0, 100, own=1, burst=0.05, slot=0, running_steps=2,
+    ...                           dispatch=0.0, waiting=0.8))
+    0.25
+    """
+    clients = np.asarray(clients, dtype=np.float64)
+    others = np.maximum(clients - 1.0, 0.0)
+    several = np.minimum(others, 1.0)
+    decode = output * tpot
+    return np.asarray(
+        own * alone
+        + burst * others * prefill
+        + running_steps * tpot * several
+        + dispatch * np.sqrt(clients)
+        + (slot * several / clients + waiting * excess) * decode
+    )
+
+
+def throughput(running: Value, decode: Value, prefill: Value, output: Value) -> Array:
+    """Output tokens a second of a replica that keeps `running` sequences busy.
+
+    Each sequence costs its prefill once and its share of o decode steps: B o / (o D + B P). [tokens/s]
+
+    Examples
+    --------
+    >>> round(float(throughput(100, 0.02, 0.05, 1000)), 1)
+    4000.0
+    """
+    return np.asarray(running * output / np.maximum(output * decode + running * prefill, 1e-300))
+
+
+def static_batch(batch: Value, prefill_all: Value, decode: Value, output: Value) -> Array:
+    """Output tokens a second of one batch that starts and ends together: B o / (prefill + (o - 1) D). [tokens/s]
+
+    Examples
+    --------
+    >>> float(static_batch(10, 1.0, 0.01, 101))
+    505.0
+    """
+    return np.asarray(batch * output / (prefill_all + np.maximum(output - 1.0, 0.0) * decode))
+
+
+def poisson_running(rate: Value, decode: Callable[[Array], Value], prefill: Value, output: Value, most: float) -> Array:
+    """Mean sequences that run under Poisson arrivals, by Little's law.
+
+    Parameters
+    ----------
+    rate : float or ndarray
+        Requests a second on one replica. [1/s]
+    decode : callable
+        D for a number of running sequences, rising and slower than linearly. [s]
+    prefill, output : float or ndarray
+        P and o.
+    most : float
+        Sequences the replica can run.
+
+    Returns
+    -------
+    ndarray
+        B = rate o (D(B) + rate P D(B) ...) solved: B = rate o D(B) / (1 - rate P); `inf` where no B up to `most` keeps
+        up. [1]
+
+    Notes
+    -----
+    Prefill takes the share rate P of the engine's time, so a decode step takes D / (1 - rate P) on the wall clock.
+    Bisection on B - rate o D(B) / (1 - rate P), which rises once B has passed the solution.
+
+    Examples
+    --------
+    D of 10 ms whatever the batch, 2 requests a second of 100 tokens, no prefill: 2 sequences run.
+
+    >>> round(float(poisson_running(2.0, lambda b: 0.01 + 0.0 * b, 0.0, 100.0, 512)), 6)
+    2.0
+    """
+    rate = np.asarray(rate, dtype=np.float64)
+    free = 1.0 - rate * prefill
+    safe = np.maximum(free, 1e-12)
+    low, high = np.zeros_like(rate), np.full_like(rate, most)
+
+    def lacking(b: Array) -> Array:
+        return np.asarray(rate * output * decode(np.maximum(b, 1.0)) / safe - b)
+
+    keeps_up = (free > 0.0) & (lacking(high) <= 0.0)
+    for _ in range(60):
+        middle = (low + high) / 2.0
+        more = lacking(middle) > 0.0
+        low, high = np.where(more, middle, low), np.where(more, high, middle)
+    return np.asarray(np.where(keeps_up, high, np.inf))
+
+
+def tokens_per_step(acceptance: Value, drafted: int) -> Array:
+    """Tokens that a speculative step yields: 1 + a + a^2 + ... + a^k for k drafted tokens accepted with rate a.
+
+    Examples
+    --------
+    >>> float(tokens_per_step(0.5, 2)), float(tokens_per_step(1.0, 3))
+    (1.75, 4.0)
+    """
+    a = np.asarray(acceptance, dtype=np.float64)
+    return np.asarray(np.sum(np.power(a[..., None], np.arange(drafted + 1)), axis=-1))
+
+
+def speculative_tpot(verify: Value, draft: Value, acceptance: Value, drafted: int) -> Array:
+    """Time per token with speculation: one verifying step and k drafting ones over the tokens they yield. [s]
+
+    Examples
+    --------
+    >>> round(float(speculative_tpot(0.012, 0.001, 0.7, 3)), 6)
+    0.005922
+    """
+    return np.asarray((verify + drafted * draft) / tokens_per_step(acceptance, drafted))
+
+
+def disaggregated_rate(
+    prefill: Value, prefill_replicas: Value, decode: Value, running: Value, output: Value, decode_replicas: Value
+) -> Array:
+    """Requests a second of split prefill and decode pools: the slower of the two. [1/s]
+
+    The prefill pool finishes n / P, the decode pool n B / (o D); caches move over the network meanwhile and add to the
+    first token, not to the rate.
+
+    Examples
+    --------
+    >>> float(disaggregated_rate(0.1, 2, 0.01, 50, 100, 1))
+    20.0
+    """
+    return np.asarray(
+        np.minimum(prefill_replicas / prefill, decode_replicas * running / (np.maximum(output, 1.0) * decode))
+    )
