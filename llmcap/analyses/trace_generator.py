@@ -161,7 +161,7 @@ def _lengths(rng: np.random.Generator, mean: int, shape: tuple[int, int]) -> NDA
 
 
 def _name(who: Population) -> str:
-    return "generated: " + ",".join(f"{f.name}={getattr(who, f.name):g}" for f in fields(Population))
+    return "generated: " + ",".join(f"{f.name}={getattr(who, f.name):.15g}" for f in fields(Population))
 
 
 def write_trace(trace: Trace, path: Path) -> None:

@@ -87,7 +87,7 @@ def _rate(value: float) -> str:
 
 
 def _years(value: float) -> str:
-    return f"{value:.1f} years" if value < 100 else "over 100 years"
+    return f"{value:.2g} years" if value < 100 else "over 100 years"
 
 
 _CURVE: Final = (
