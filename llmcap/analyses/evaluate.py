@@ -375,12 +375,16 @@ class Evaluator:
         n prompts one after another finish evenly spaced: (n + 1) / (2 n). Prompts that share a step finish together.
         Replicas with one user fewer are done earlier.
         """
-        dp = self.setting.parallelism.dp
+        dp, pp = self.setting.parallelism.dp, self.setting.parallelism.pp
 
         def spaced(users: Array) -> Array:
             steps = np.ceil(users * new / self.setting.chunk_tokens) if self.setting.calibrated else users
             n = np.maximum(np.minimum(users, steps), 1.0)
-            return np.asarray((n + 1.0) / (2.0 * n))
+            share = (n + 1.0) / (2.0 * n)
+            if pp == 1 or not self.setting.calibrated:
+                return np.asarray(share)
+            fill = (pp - 1.0) / np.maximum(steps, 1.0)  # every prompt waits for the pipeline to fill
+            return np.asarray((share + fill) / (1.0 + fill))
 
         fullest = self.tiers.fullest(u)
         if dp == 1:

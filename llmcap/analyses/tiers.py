@@ -274,5 +274,12 @@ class TierModel:
             middle = np.floor((low + high) / 2.0)
             won_middle = wins(middle[:, None])[:, 0]
             low, high = np.where(won_middle, low, middle), np.where(won_middle, middle, high)
+        # Whole blocks travel under all-full: within the next blocks a prefix may lose once more.
+        block = self.setting.engine.kv_block if self.setting.options.kv_policy == "all-full" else 0
+        for _ in range(8 if block else 0):
+            ahead = high[:, None] + np.arange(1.0, block + 1.0)
+            lost = ~wins(ahead) & (ahead <= knots[-1])
+            last = block - 1 - np.argmax(lost[:, ::-1], axis=1)
+            high = np.where(lost.any(axis=1), high + last + 2.0, high)
         answer = np.where(always, 1.0, np.where(never, np.nan, high))
         return np.asarray(answer[np.ravel(back)].reshape(shape))

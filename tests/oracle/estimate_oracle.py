@@ -356,7 +356,10 @@ def mean_ttft(o: Oracle, new: int, last: float) -> float:
         users = o.case.users // o.case.dp + (replica < o.case.users % o.case.dp)
         if not users:
             continue
-        groups = max(min(users, math.ceil(users * new / o.chunk)), 1) if o.calibrated else users
+        steps = math.ceil(users * new / o.chunk) if o.calibrated else users
+        groups = max(min(users, steps), 1)
         whole = last * users / o.fullest
-        total += users * sum(whole * (i + 1) / groups for i in range(groups)) / groups
+        fill = (o.case.pp - 1) / max(steps, 1) if o.calibrated else 0.0  # the pipeline's, before anyone is done
+        for group in range(groups):
+            total += users / groups * whole * ((group + 1) / groups + fill) / (1.0 + fill)
     return total / o.case.users
