@@ -243,6 +243,44 @@ REPLAY: Final = _table(
     ("busy_ratio", "1", "busy", "prefill time of all requests over the trace's duration and all replicas"),
 )
 
+#: Columns of the tiers question, beside those of tiers.
+TIER_TABLE: Final = _table(
+    ("shared_tokens", "tokens", "shared prefix", "first tokens that all users have in common"),
+    ("reload_mean_s", "s", "mean reload", "transfer of P, mean over the users, by the discipline asked for"),
+    ("reload_p95_s", "s", "reload, p95", "transfer of P, 95 % of the users, by the discipline asked for"),
+    ("break_even_users", "users", "break-even users", "fewest users reloading together from which reloading loses"),
+    ("narrowest_hop", "", "limited by", "hop of the path that bounds the rate"),
+    ("no_gain_because", "", "no gain because", "why the tier gains nothing in this case; empty where it gains"),
+    ("store_s", "s", "store time", "writing the whole context of all users to the tier once"),
+    ("store_share_of_prefill", "1", "store share", "store_s / recompute_s"),
+    ("sessions_placed", "sessions", "sessions here", "kept sessions that live in this tier"),
+    ("sessions_dropped", "sessions", "dropped", "kept sessions that no tier has room for"),
+    ("returns_share", "1", "share of returns", "share of returning sessions that this tier serves"),
+    ("ttft_expected_s", "s", "expected TTFT", "of the next session to return, all tiers in use"),
+    ("ttft_expected_hbm_only_s", "s", "expected TTFT, HBM alone", "the same without tiers beyond device memory"),
+    ("tier_utilisation", "1", "tier busy", "share of time that the tier transfers, at the arrivals asked for"),
+    ("device_utilisation_reload", "1", "devices busy", "share of time that the devices prefill what P leaves"),
+    ("device_utilisation_recompute", "1", "devices busy, recompute", "the same with nothing cached"),
+    ("ttft_reload_mean_s", "s", "mean TTFT", "at the arrivals asked for, reloading; empty without a steady state"),
+    ("ttft_reload_p95_s", "s", "TTFT, p95", "at the arrivals asked for, reloading, 95 % of the requests"),
+    ("ttft_recompute_mean_s", "s", "mean TTFT, recompute", "at the arrivals asked for, nothing cached"),
+    ("ttft_recompute_p95_s", "s", "TTFT, p95, recompute", "the same, 95 % of the requests"),
+    ("sustained_reload_per_s", "1/s", "sustained arrivals", "most requests a second with a steady state, reloading"),
+    ("sustained_recompute_per_s", "1/s", "sustained, recompute", "the same with nothing cached"),
+    ("written_bytes_per_s", "B/s", "writes", "new state that reaches the tier, by the write policy"),
+    ("write_utilisation", "1", "of the write rate", "written_bytes_per_s over the tier's nominal write bandwidth"),
+    ("recompute_device_s", "s", "device time, recompute", "device-seconds of one request with nothing cached"),
+    ("reload_device_s", "s", "device time, reload", "the same with P reloaded, the devices held while loading"),
+    ("recompute_j", "J", "energy, recompute", "energy of one request with nothing cached"),
+    ("reload_j", "J", "energy, reload", "the same with P reloaded"),
+    ("recompute_usd", "USD", "cost, recompute", "device time of one request at the price list's hour"),
+    ("reload_usd", "USD", "cost, reload", "the same with P reloaded"),
+    ("freed_device_h_per_day", "h", "device-hours freed", "device-hours a day that reloading saves"),
+    ("saved_j_per_day", "J", "energy saved", "energy a day that reloading saves"),
+    ("saved_usd_per_day", "USD", "saved", "device time a day that reloading saves, at the price list's hour"),
+    ("tier_usd_per_day", "USD", "tier", "purchase of the tier, spread over its years"),
+)
+
 OTHER: Final = _table(
     ("time_s", "s", "time", "duration of a phase or an operator"),
     ("parameters_total", "parameters", "parameters", "all parameters of the text model"),
@@ -252,7 +290,9 @@ OTHER: Final = _table(
     ("bytes_constant", "B", "constant", "the part that does not grow with the context"),
 )
 
-GLOSSARY: Final[dict[str, Entry]] = {**OPTIONS, **OUTPUT_OPTIONS, **INPUTS, **RESULTS, **TIERS, **REPLAY, **OTHER}
+GLOSSARY: Final[dict[str, Entry]] = {
+    **OPTIONS, **OUTPUT_OPTIONS, **INPUTS, **RESULTS, **TIERS, **TIER_TABLE, **REPLAY, **OTHER,
+}  # fmt: skip
 
 
 def entry(name: str) -> Entry:

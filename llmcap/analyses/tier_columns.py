@@ -20,6 +20,7 @@ from llmcap.engine import queueing, transfer
 Array = NDArray[np.float64]
 
 _MOST_USERS = 100_000
+_EACH_USER = 2048.0
 
 
 def batch_columns(rate: TierRates, u: Array, reload: Any, extras: Extras) -> dict[str, Any]:
@@ -57,7 +58,7 @@ def traffic_columns(
         wear = drive_wear(written, tier.drive, tier.members)
         found["drive_writes_per_day"] = wear.writes_per_day
         if wear.years is not None:
-            found["drive_years"] = wear.years
+            found["drive_life_years"] = wear.years
     return found
 
 
@@ -78,8 +79,9 @@ def narrowest_hop(evaluator: Evaluator, tier: Tier, rate: TierRates, u: Array) -
 def break_even_users(evaluator: Evaluator, rate: TierRates, context: Array, prefix: Array, limit: Array) -> Array:
     """Fewest users, all reloading together, from which computing is as fast; NaN when it never is up to `limit`.
 
-    Reloading may lose with one user (fixed cost), win with a few, and lose again: the answer lies beyond the last
-    number that wins. 1 when it never wins.
+    Reloading may lose with one user (fixed cost), win with a few, lose again, and win a last time where a prompt more
+    begins a step: the answer lies beyond the last number that wins. 1 when it never wins. Every number up to 2,048 is
+    tried, beyond that 40 up to the limit and a bisection.
 
     Parameters
     ----------
@@ -97,19 +99,25 @@ def break_even_users(evaluator: Evaluator, rate: TierRates, context: Array, pref
     def wins(n: Array) -> NDArray[np.bool_]:
         rest = np.where(new > 0.0, model.prefill(n, np.maximum(new, 1.0), p), 0.0)
         reload = model.reload(rate, n, evaluator.memory.moved_per_user(p))
-        return np.asarray(reload + rest < model.recompute(n, c))
+        return np.asarray((reload + rest < model.recompute(n, c)) & (n <= m))
 
-    knots = np.floor(m ** np.linspace(0.0, 1.0, 40)[None, :] + 1e-9)
-    won = wins(knots)
-    last = won.shape[1] - 1 - np.argmax(won[:, ::-1], axis=1)
-    pick = np.arange(won.shape[0])
-    low = knots[pick, last]
-    high = knots[pick, np.minimum(last + 1, won.shape[1] - 1)]
-    while np.any(high - low > 1.0):
-        middle = np.floor((low + high) / 2.0)
-        won_middle = wins(middle[:, None])[:, 0]
-        low, high = np.where(won_middle, middle, low), np.where(won_middle, high, middle)
-    answer = np.where(~won.any(axis=1), 1.0, np.where(won[:, -1], np.nan, high))
+    each = np.arange(1.0, min(float(m.max()), _EACH_USER) + 1.0)[None, :]
+    won = wins(each)
+    last = np.where(won.any(axis=1), each.size - np.argmax(won[:, ::-1], axis=1), 0.0)
+    beyond = np.floor(
+        _EACH_USER * (np.maximum(m, _EACH_USER) / _EACH_USER) ** np.linspace(0.0, 1.0, 40)[None, :] + 1e-6
+    )
+    if float(m.max()) > _EACH_USER:
+        won = wins(beyond)
+        at = np.maximum(beyond.shape[1] - 1 - np.argmax(won[:, ::-1], axis=1), 0)
+        pick = np.arange(at.size)
+        low, high = beyond[pick, at], beyond[pick, np.minimum(at + 1, beyond.shape[1] - 1)]
+        while np.any(high - low > 1.0):
+            middle = np.floor((low + high) / 2.0)
+            won_middle = wins(middle[:, None])[:, 0]
+            low, high = np.where(won_middle, middle, low), np.where(won_middle, high, middle)
+        last = np.where(won.any(axis=1), np.maximum(last, np.where(won[:, -1], m[:, 0], low)), last)
+    answer = np.where(last >= m[:, 0], np.nan, last + 1.0)
     return np.asarray(answer[np.ravel(back)].reshape(context.shape))
 
 

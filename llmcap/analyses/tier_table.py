@@ -192,7 +192,7 @@ _COLUMNS = (
     "sessions_placed", "returns_share",
     "tier_utilisation", "device_utilisation_reload", "device_utilisation_recompute", "ttft_reload_mean_s",
     "ttft_reload_p95_s", "ttft_recompute_mean_s", "ttft_recompute_p95_s", "sustained_reload_per_s",
-    "sustained_recompute_per_s", "written_bytes_per_s", "drive_writes_per_day", "drive_years", "write_utilisation",
+    "sustained_recompute_per_s", "written_bytes_per_s", "drive_writes_per_day", "drive_life_years", "write_utilisation",
     "recompute_device_s", "reload_device_s", "recompute_j", "reload_j", "recompute_usd", "reload_usd",
     "freed_device_h_per_day", "saved_j_per_day", "saved_usd_per_day", "tier_usd_per_day",
 )  # fmt: skip

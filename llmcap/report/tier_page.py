@@ -156,7 +156,7 @@ _EXTRAS: Final[dict[str, tuple[tuple[str, str, Any], ...]]] = {
         ("written_bytes_per_s", "writes", lambda v: format_rate(v, "B/s")),
         ("write_utilisation", "of the write rate", _percent),
         ("drive_writes_per_day", "DWPD", lambda v: f"{v:.2g}"),
-        ("drive_years", "life", lambda v: f"{v:,.0f} years" if v >= 10 else f"{v:.1f} years"),
+        ("drive_life_years", "life", lambda v: f"{v:,.0f} years" if v >= 10 else f"{v:.1f} years"),
     ),
     "Energy and money, a request and a day": (
         ("recompute_j", "recompute", lambda v: format_si(v, "J")),

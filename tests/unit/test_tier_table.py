@@ -15,6 +15,7 @@ from llmcap.analyses.setting import resolve
 from llmcap.analyses.tier_table import TierTable, tier_table
 from llmcap.cli.app import run
 from llmcap.errors import LlmcapError, OptionError
+from llmcap.glossary import GLOSSARY
 
 DENSE: dict[str, Any] = {"model": "llama-3.1-70b", "hardware": "dgx-h100", "weight_dtype": "bf16"}
 SAME_AS_ESTIMATE = (
@@ -251,7 +252,7 @@ def test_money_appears_only_with_prices() -> None:
 def test_why_offload_gains_nothing() -> None:
     fits = rows_of(tier_table(context="32k"), "nvme")[0]
     assert fits["no_gain_because"] == "fits HBM"
-    slow = rows_of(tier_table(context="1k"), "nvme")[0]
+    slow = rows_of(tier_table(context="1k", tiers="slow:9 TB:1 GB/s"), "slow")[0]
     assert slow["no_gain_because"] == "slower than recompute; fits HBM"
     small = rows_of(tier_table(context="32k", dram="0.5 TB", sessions=5000), "dram")[0]
     assert small["no_gain_because"] == "smaller than the HBM pool"
@@ -259,8 +260,8 @@ def test_why_offload_gains_nothing() -> None:
 
 
 def test_notes_say_it_in_sentences() -> None:
-    notes = " ".join(tier_table(context="1k,32k", users="1,8", dram="0.5 TB").notes)
-    for words in ("gains nothing where device memory keeps all caches", "computing again is faster", "1 of 4 cases",
+    notes = " ".join(tier_table(context="1k,128k", users="1,8", dram="0.5 TB", tiers="slow:9 TB:4.5 GB/s").notes)
+    for words in ("gains nothing where device memory keeps all caches", "computing again is faster", "2 of 4 cases",
                   "less than device memory keeps"):  # fmt: skip
         assert words in notes
     assert "do not fit device memory together" in " ".join(tier_table(context="1M", users="1,100").notes)
@@ -336,3 +337,9 @@ def test_a_bad_list_exits_with_2(capsys: pytest.CaptureFixture[str]) -> None:
 def test_what_does_not_fit_exits_with_0(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["tiers", "--context", "1M", "--users", "1000", "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["rows"][0]["winner"] is None
+
+
+def test_the_glossary_knows_every_column() -> None:
+    table = tier_table(context="1k", sessions=5, arrivals=1, prices="neocloud-2026-04", shared_tokens=10)
+    columns = {column for row in (*table.rows, *tier_table(context="1k").rows) for column in row}
+    assert columns - set(GLOSSARY) == set()
