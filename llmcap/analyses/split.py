@@ -25,6 +25,8 @@ Array = NDArray[np.float64]
 _INVERSE_CELLS: Final = 4096
 _CLOSE: Final = 1e-13
 """Relative error of a piece's quadratic that still counts as rounding."""
+_NEWTON: Final = 2
+"""Steps of Newton's rule; after them one case in several hundred is off, as a rule by one token."""
 _NARROWEST: Final = 32
 """Tokens of the shortest pieces; windows that do not share such a width are evaluated at length instead."""
 
@@ -93,6 +95,8 @@ class Pieces:
     """Logits that each step adds: those of one prompt in the first piece, none later. [s]"""
     curve: tuple[float, float, float]
     """start as p0 + p1 j + p2 j^2, which holds past the windows."""
+    holds_from: Array | None
+    """Tokens into the chunk from which on its quadratic holds; None when all hold from the start. [tokens]"""
     attention: Quadratics
     """A(x) in pieces short enough to be exact, or else of a chunk's length."""
 
@@ -114,11 +118,27 @@ class Pieces:
         p2 = max((upper - lower) / (j3 - j1), 0.0)
         p1 = max(upper - p2 * (j2 + j3), 1e-12)
         p0 = start[j3] - j3 * (p1 + p2 * j3)
-        attention = coarse
-        width = _common_width(prefill)
-        if not coarse.exact and _NARROWEST <= width < chunk:
-            attention = Quadratics.of(prefill, width, int(np.ceil(longest / width)) + 3)
-        return cls(start, slope, coarse.a2, heads, (float(p0), float(p1), float(p2)), attention)
+        attention, holds_from = coarse, None
+        if not coarse.exact:
+            holds_from = np.full(number, np.inf)
+            width = _common_width(prefill)
+            if _NARROWEST <= width < chunk:
+                attention = Quadratics.of(prefill, width, number * int(chunk / width))
+                if attention.exact:
+                    holds_from = _holds_from(coarse, attention, number)
+        return cls(start, slope, coarse.a2, heads, (float(p0), float(p1), float(p2)), holds_from, attention)
+
+
+def _holds_from(coarse: Quadratics, fine: Quadratics, number: int) -> Array:
+    """For each coarse piece the end of its last fine piece that differs; three points tell quadratics apart."""
+    ends = np.arange(number * round(coarse.width / fine.width)).reshape(number, -1) * fine.width
+    differs = np.zeros(ends.shape, dtype=np.bool_)
+    for share in (0.3, 0.6, 1.0):
+        x = ends + np.floor(share * fine.width)
+        exact = fine.at(x)
+        differs |= np.abs(coarse.at(x) - exact) > _CLOSE * np.maximum(exact, 1e-300)
+    last = np.max(np.where(differs, np.arange(1.0, ends.shape[1] + 1.0), 0.0), axis=1)
+    return np.asarray(last * fine.width)
 
 
 def _common_width(prefill: ChunkedPrefill) -> float:
@@ -144,7 +164,7 @@ class SplitSolver:
         self._rise[0] = self._rise[1] if table.size > 2 else 0.0
         self._first = float(table[1])
         times = np.linspace(self._first, table[-1], _INVERSE_CELLS + 1)
-        self._inverse = np.interp(times, np.maximum.accumulate(table[1:]), np.arange(1.0, table.size))
+        self._inverse = np.rint(np.interp(times, np.maximum.accumulate(table[1:]), np.arange(1.0, table.size)))
 
     def pieces(self, longest: float) -> Pieces:
         """The pieces, made anew when a longer prefix comes."""
@@ -173,60 +193,69 @@ class SplitSolver:
             min over whole x in [0, prefix] of max(compute(x), load(x)). [s]
         """
         pieces = self.pieces(float(prefix.max(initial=0.0)))
-        k = self._guess(pieces, fullest, reload, relief)
-        np.minimum(k, prefix, out=k)
-        before = self._compute(pieces, fullest, k)
-        load = reload - relief * k
-        np.maximum(load, floor, out=load)
-        after = self._compute(pieces, fullest, k + 1.0)
-        least = reload - relief * (k + 1.0)
-        np.maximum(least, floor, out=least)
-        at_end = k >= prefix
-        good = before <= load
-        good &= (after > least) | at_end
-        if not good.all():
-            wrong = np.flatnonzero(~good.reshape(-1))
-            cases = _Cases(pieces, wrong, k.shape, fullest, prefix, reload, relief, floor)
-            self._repair(cases, k.reshape(-1), load.reshape(-1), after.reshape(-1), before.reshape(-1))
-            at_end = k >= prefix
+        k, excess, doubtful = self._guess(pieces, fullest, reload, relief)
+        load = relief * k
+        np.subtract(reload, load, out=load)
+        after = load - relief
+        # Past the prefix, or where software bounds the load, the equations do not hold.
+        doubtful |= after < floor
+        doubtful |= k >= prefix
+        after += excess
         best = np.minimum(load, after)
-        if at_end.any():
-            np.copyto(best, load, where=at_end)
+        if doubtful.any():
+            some = np.flatnonzero(doubtful.reshape(-1))
+            cases = _Cases.of(pieces, some, k.shape, fullest, prefix, reload, relief, floor)
+            best.reshape(-1)[some] = self._exactly(cases, k.reshape(-1)[some])
         return best
 
     # -- steps of the solution ---------------------------------------------------------------------------------------
 
-    def _guess(self, pieces: Pieces, fullest: Array, reload: Array, relief: Array) -> Array:
-        """The last x that computes no longer than it loads, right except near bends; of the broadcast shape."""
+    def _guess(
+        self, pieces: Pieces, fullest: Array, reload: Array, relief: Array
+    ) -> tuple[Array, Array, NDArray[np.bool_]]:
+        """Solve for the last x that computes no longer than it loads.
+
+        Returns
+        -------
+        ndarray
+            That x; of the broadcast shape, as all three. [tokens]
+        ndarray
+            How much longer x + 1 tokens compute than they load. [s]
+        ndarray of bool
+            Where it is not certain that x is right.
+        """
         chunk = self.prefill.chunk
-        each = relief / fullest
-        per_chunk = each * chunk
-        target = reload * (1.0 / fullest)
+        per_chunk = relief / fullest * chunk
+        share = 1.0 / fullest
+        target = reload * share
         # Which prompt chunk: p2 j^2 + (p1 + r C / F) j + p0 = target.
         p0, p1, p2 = pieces.curve
         linear = p1 + per_chunk
         t = target - p0
         np.maximum(t, 0.0, out=t)
         if p2 > 0.0:
-            root = t * (4.0 * p2)
-            root = root + linear * linear
-            np.sqrt(root, out=root)
-            root += linear
-            np.divide(t, root, out=root)
-            root += root
+            j = t * (4.0 * p2)
+            j += linear * linear
+            np.sqrt(j, out=j)
+            j += linear
+            np.divide(t, j, out=j)
+            j += j
         else:
-            root = t / linear
-        np.floor(root, out=root)
-        np.minimum(root, float(pieces.start.size - 1), out=root)
-        j = root.astype(np.intp)
-        t = target - pieces.start.take(j)
-        t -= per_chunk * root
-        np.maximum(t, 0.0, out=t)
+            j = t / linear
+        np.floor(j, out=j)
+        np.minimum(j, float(pieces.start.size - 1), out=j)
+        piece = j.astype(np.intp)
+        target -= pieces.start.take(piece)
+        target -= per_chunk * j
+        t = target
         t *= fullest
+        doubtful = t < 0.0  # between two pieces, or the wrong one
+        np.maximum(t, 0.0, out=t)
         # Which step within it: B s + D s^2 = t, counted in full steps.
-        b = pieces.slope.take(j)
+        b = pieces.slope.take(piece)
         b += per_chunk
-        bend = pieces.bend.take(j) * (1.0 / fullest)
+        bend = pieces.bend.take(piece)
+        bend *= share
         d = bend * (chunk * chunk)
         s = d * t
         s *= 4.0
@@ -236,51 +265,88 @@ class SplitSolver:
         np.divide(t, s, out=s)
         s += s
         np.floor(s, out=s)
-        np.minimum(s, fullest, out=s)
+        doubtful |= s >= fullest
         d *= s
         b += d  # B + D s
         t -= s * b
-        head = pieces.head.take(j)
-        t -= head
-        # Where in the step: T[m] + slope m = t, the table's inverse stretched for a start, then Newton's rule.
+        head = pieces.head.take(piece)
+        if float(np.min(piece)) == 0.0 and np.max(fullest) > 1.0:
+            # Few steps: the logits of several prompts share one, which makes them dearer than one prompt's each.
+            count = j * fullest
+            count += s
+            count += 1.0
+            t -= self.prefill.head_seconds(fullest, count)
+            t += head * s
+            t += (self.prefill.head_one["serial"] - head) * fullest
+            doubtful |= t < 0.0
+        else:
+            t -= head
+        # Where in the step: T[m] + m (b + bend m) = t. The table's inverse, stretched, then Newton's rule.
         full = self.prefill.full["serial"]
         b += d
         b -= head
-        b -= full  # what attention and the load saved add to one step
-        b *= 1.0 / chunk
-        stretch = bend * chunk
-        stretch += b
-        stretch *= chunk
-        stretch += full - self._first
-        m = t - self._first
-        np.maximum(m, 0.0, out=m)
-        m /= stretch
-        m *= float(_INVERSE_CELLS)
-        np.minimum(m, float(_INVERSE_CELLS), out=m)
-        m = self._inverse.take(m.astype(np.intp))
-        for _ in range(2):
-            whole = m.astype(np.intp)
-            value = self._table.take(whole)
-            rise = self._rise.take(whole)
-            value += (m - whole) * rise
-            curve = bend * m
-            rise += curve
-            curve += b
-            rise += curve
-            curve *= m
-            value += curve
-            np.subtract(t, value, out=value)
-            value /= rise
-            m += value
+        b -= full
+        b *= 1.0 / chunk  # what attention and the load saved add to a token of the step
+        cell = bend * chunk
+        cell += b
+        cell *= chunk
+        cell += full - self._first
+        np.divide(t - self._first, cell, out=cell)
+        cell *= float(_INVERSE_CELLS)
+        np.maximum(cell, 0.0, out=cell)
+        np.minimum(cell, float(_INVERSE_CELLS), out=cell)
+        m = self._inverse.take(cell.astype(np.intp))
+        for _ in range(_NEWTON):
+            m += self._newton(m, b, bend, t)
             np.maximum(m, 0.0, out=m)
             np.minimum(m, chunk, out=m)
+            np.floor(m, out=m)
         m *= t > self._first
+        m += 0.5  # whole tokens are exact; rounding of the division below must not lose one
         s *= chunk
         m += s
-        m *= 1.0 / fullest
-        root *= chunk
-        m += root
-        return np.asarray(np.floor(m, out=m))
+        m *= share
+        np.floor(m, out=m)
+        if pieces.holds_from is not None:
+            doubtful |= m < pieces.holds_from.take(piece)
+        # Residuals of x and x + 1 within the step; before its first token any x is early enough.
+        j *= chunk
+        k = m + j
+        m *= fullest
+        m -= s
+        early = self._excess(np.maximum(m, 0.0), b, bend, t)
+        early *= m > 0.0
+        doubtful |= early > 0.0
+        m += fullest
+        doubtful |= m > chunk
+        np.minimum(m, chunk, out=m)
+        excess = self._excess(m, b, bend, t)
+        doubtful |= excess <= 0.0
+        return k, excess, doubtful
+
+    def _newton(self, m: Array, b: Array, bend: Array, t: Array) -> Array:
+        """Correction of m, a whole number of tokens."""
+        whole = m.astype(np.intp)
+        curve = bend * m
+        rise = self._rise.take(whole)
+        rise += b
+        rise += curve
+        rise += curve
+        curve += b
+        curve *= m
+        curve += self._table.take(whole)
+        np.subtract(t, curve, out=curve)
+        curve /= rise
+        return curve
+
+    def _excess(self, m: Array, b: Array, bend: Array, t: Array) -> Array:
+        """T[m] + m (b + bend m) - t, m whole. [s]"""
+        value = bend * m
+        value += b
+        value *= m
+        value += self._table.take(m.astype(np.intp))
+        value -= t
+        return value
 
     def _compute(self, pieces: Pieces, fullest: Array, x: Array) -> Array:
         """Prefill of the first x tokens of each prompt, x of the full shape. [s]"""
@@ -305,33 +371,35 @@ class SplitSolver:
         value += attention
         return value
 
-    def _repair(self, cases: _Cases, k: Array, load: Array, after: Array, before: Array) -> None:
-        """Mend the cases where the guess was not the last x that computes no longer than it loads."""
-        # Nearly all of them are off by one token: of the two times needed beside it one is known.
-        wrong = cases.index
-        guess = k[wrong]
-        too_late = before[wrong] > load[wrong]
-        x = np.minimum(np.maximum(np.where(too_late, guess - 1.0, guess + 2.0), 0.0), cases.prefix)
-        time = self._times(cases, x)
-        last = np.where(too_late, x, np.minimum(guess + 1.0, cases.prefix))
-        at_last = np.where(too_late, time, after[wrong])
-        beyond = np.where(too_late, before[wrong], time)
-        load_last = cases.load(last)
-        k[wrong], load[wrong], after[wrong] = last, load_last, beyond
-        right = at_last <= load_last
-        right &= (beyond > cases.load(last + 1.0)) | (last >= cases.prefix)
-        if not right.all():
-            some = np.flatnonzero(~right)
-            self._search(cases.pick(some), guess[some], k, load, after)
+    def _exactly(self, cases: _Cases, k: Array) -> Array:
+        """Best splits of some cases, begun at a guess of the last early x. [s]"""
+        k = np.minimum(k, cases.prefix)
+        before, after = self._times(cases, k), self._times(cases, k + 1.0)
+        # A wrong guess is off by one token as a rule: of the two times beside it one is known.
+        late, soon = before > cases.load(k), after <= cases.load(k + 1.0)
+        soon &= k < cases.prefix
+        if late.any() or soon.any():
+            x = np.minimum(np.maximum(np.where(late, k - 1.0, np.where(soon, k + 2.0, k)), 0.0), cases.prefix + 1.0)
+            time = self._times(cases, x)
+            k = np.where(late, x, np.where(soon, k + 1.0, k))
+            before, after = (
+                np.where(late, time, np.where(soon, after, before)),
+                np.where(late, before, np.where(soon, time, after)),
+            )
+            right = before <= cases.load(k)
+            right &= (after > cases.load(k + 1.0)) | (k >= cases.prefix)
+            if not right.all():
+                self._search(cases, np.flatnonzero(~right), k, after)
+        return np.where(k >= cases.prefix, cases.load(cases.prefix), np.minimum(cases.load(k), after))
 
-    def _search(self, cases: _Cases, guess: Array, k: Array, load: Array, after: Array) -> None:
-        low, high = (
-            np.zeros_like(guess),
-            cases.prefix + 1.0,
-        )  # low is early enough; high is too late, or past the prefix
-        below, above = -cases.load(low), np.full_like(guess, np.inf)
+    def _search(self, cases: _Cases, wrong: NDArray[np.intp], k: Array, after: Array) -> None:
+        """Bracket and bisect the wrong ones."""
+        those = cases.pick(wrong)
+        guess = k[wrong]
+        low, high = np.zeros_like(guess), those.prefix + 1.0  # low is early enough; high is late, or past the prefix
+        below, above = -those.load(low), np.full_like(guess, np.inf)
         where = np.arange(guess.size)
-        probes = [guess - 2.0, guess + 3.0, guess - 64.0, guess + 64.0]
+        probes = [guess - 2.0, guess + 2.0, guess - 64.0, guess + 64.0]
         for turn in itertools.count():
             a, b = low[where], high[where]
             halfway = np.floor((a + b) / 2.0)
@@ -342,7 +410,7 @@ class SplitSolver:
                 x = a + np.floor((b - a) * below[where] / (below[where] - above[where]))
                 x = np.where(np.isfinite(x), x, halfway)
             x = np.minimum(np.maximum(x, a + 1.0), b - 1.0)
-            here = cases.pick(where)
+            here = those.pick(where)
             value = self._times(here, x) - here.load(x)
             early = value <= 0.0
             low[where], below[where] = np.where(early, x, a), np.where(early, value, below[where])
@@ -350,32 +418,36 @@ class SplitSolver:
             where = where[high[where] - low[where] > 1.0]
             if not where.size:
                 break
-        beyond = np.minimum(low + 1.0, cases.prefix)
-        k[cases.index], load[cases.index] = low, cases.load(low)
-        after[cases.index] = np.maximum(self._times(cases, beyond), cases.load(beyond))
+        k[wrong], after[wrong] = low, self._times(those, low + 1.0)
 
     def _times(self, cases: _Cases, x: Array) -> Array:
         return self._compute(cases.pieces, cases.fullest, x)
 
 
+@dataclass(frozen=True, slots=True)
 class _Cases:
     """Some of the cases, as flat arrays."""
 
-    def __init__(
-        self, pieces: Pieces, index: NDArray[np.intp], shape: tuple[int, ...], fullest: Array, prefix: Array,
+    pieces: Pieces
+    fullest: Array
+    prefix: Array
+    reload: Array
+    relief: Array
+    floor: float
+
+    @classmethod
+    def of(
+        cls, pieces: Pieces, index: NDArray[np.intp], shape: tuple[int, ...], fullest: Array, prefix: Array,
         reload: Array, relief: Array, floor: float,
-    ) -> None:  # fmt: skip
-        self.pieces, self.index, self.floor = pieces, index, floor
+    ) -> _Cases:  # fmt: skip
         place = np.unravel_index(index, shape)
-        self.fullest, self.prefix, self.reload, self.relief = (
-            np.broadcast_to(v, shape)[place] for v in (fullest, prefix, reload, relief)
-        )
+        f, p, r, g = (np.broadcast_to(v, shape)[place] for v in (fullest, prefix, reload, relief))
+        return cls(pieces, f, p, r, g, floor)
 
     def load(self, x: Array) -> Array:
         return np.maximum(self.reload - self.relief * x, self.floor)
 
     def pick(self, some: NDArray[np.intp]) -> _Cases:
-        shape = self.index.shape
-        picked = _Cases(self.pieces, some, shape, self.fullest, self.prefix, self.reload, self.relief, self.floor)
-        picked.index = self.index[some]
-        return picked
+        return _Cases(
+            self.pieces, self.fullest[some], self.prefix[some], self.reload[some], self.relief[some], self.floor
+        )
