@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
@@ -17,6 +18,7 @@ import llmcap
 from llmcap.analyses.context_axis import along_context
 from llmcap.errors import OptionError
 from llmcap.report import figures
+from llmcap.report.figures import style
 
 
 def _frame(reload: dict[str, list[float]], recompute: list[float] | None = None) -> pd.DataFrame:
@@ -35,7 +37,7 @@ def _frame(reload: dict[str, list[float]], recompute: list[float] | None = None)
     return pd.concat(parts, ignore_index=True)
 
 
-def _axes() -> tuple[Figure, figures.Axes]:
+def _axes() -> tuple[Figure, Axes]:
     figure = Figure()
     FigureCanvasAgg(figure)
     return figure, figure.subplots()
@@ -107,7 +109,7 @@ def test_a_question_that_never_fits_says_so() -> None:
 
 
 def test_lines_differ_without_colour() -> None:
-    dashes = [(str(style["linestyle"]), style["marker"]) for style in figures._TIERS]
+    dashes = [(str(style["linestyle"]), style["marker"]) for style in style.TIERS]
     assert len(set(dashes)) == len(dashes)
 
 
@@ -122,7 +124,7 @@ def test_more_tiers_than_styles_are_drawn() -> None:
 )
 def test_nothing_overlaps_or_leaves_the_figure(options: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[Figure] = []
-    monkeypatch.setattr(figures, "save", lambda figure, path, form: drawn.append(figure))
+    monkeypatch.setattr(style, "save", lambda figure, path, form: drawn.append(figure))
     figures.plot_estimate(llmcap.estimate(**options), "x.png")
     (figure,) = drawn
     canvas = FigureCanvasAgg(figure)

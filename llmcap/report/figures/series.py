@@ -1,0 +1,103 @@
+"""Rows of a sweep as lines of a figure: what varies, and which rows belong together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from llmcap.report.figures.style import shown_value
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: Columns that say what was asked, those first that name a case best.
+INPUTS: Final = (
+    "override", "model", "hardware", "devices", "tp", "pp", "dp", "ep", "cp", "assumptions", "engine", "weight_dtype",
+    "activation_dtype", "kv_dtype", "attention_dtype", "kv_policy", "drive", "drives", "dram", "nic", "nics", "store",
+    "sessions", "users", "context_tokens", "cached_tokens", "output_tokens", "chunk_tokens",
+)  # fmt: skip
+#: Numbers that can be an axis, the most telling first.
+NUMBERS: Final = ("context_tokens", "users", "sessions", "cached_tokens", "output_tokens", "drives", "dram", "devices")
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Rows split into the lines of a figure."""
+
+    lines: list[tuple[str, pd.DataFrame]]
+    """Label and rows, in order of the axis."""
+    total: int
+    """Lines that there would be without a limit."""
+
+
+def varying(frame: pd.DataFrame, leave_out: Iterable[str] = ()) -> list[str]:
+    """Inputs that take several values and do not follow from those before them.
+
+    >>> import pandas as pd
+    >>> varying(pd.DataFrame({"model": ["a", "b"], "tp": [8, 4], "users": [1, 1]}))
+    ['model']
+    """
+    omitted = set(leave_out)
+    found: list[str] = []
+    for name in INPUTS:
+        if name not in frame.columns or name in omitted or frame[name].nunique(dropna=False) < 2:
+            continue
+        if not found or int(frame.groupby(found, dropna=False)[name].nunique(dropna=False).max()) > 1:
+            found.append(name)
+    return found
+
+
+def cases_of(frame: pd.DataFrame) -> pd.DataFrame:
+    """One row per case, whatever the number of its tiers."""
+    if "tier" not in frame.columns:
+        return frame
+    names = [name for name in INPUTS if name in frame.columns]
+    return frame.drop_duplicates(names) if names else frame
+
+
+def numeric_axis(frame: pd.DataFrame, names: Sequence[str] = NUMBERS) -> str | None:
+    """The number that a figure of these rows has along its axis: the first with five values, else with most."""
+    counts = {name: int(frame[name].nunique()) for name in names if name in frame.columns}
+    counts = {name: n for name, n in counts.items() if n > 1}
+    if not counts:
+        return None
+    return next((name for name, n in counts.items() if n >= 5), max(counts, key=lambda name: counts[name]))
+
+
+def lines_of(frame: pd.DataFrame, x: str, most: int = 6, leave_out: Iterable[str] = ()) -> Lines:
+    """Split rows into lines along `x`, at most `most`, evenly chosen."""
+    follows = {"sessions": ("users",), "context_tokens": ()}.get(x, ())
+    # Tokens that move with the axis, such as a prefix that grows with the context, make no lines of their own.
+    along = [
+        name for name in ("users", "context_tokens", "cached_tokens")
+        if name != x and name in frame.columns and int(frame.groupby(x)[name].nunique().max()) == 1
+    ]  # fmt: skip
+    names = varying(frame, [x, *follows, *along, *leave_out])
+    if not names:
+        return Lines([("", frame.sort_values(x))], 1)
+    groups = list(frame.groupby(names, sort=False, dropna=False))
+    chosen = spread(len(groups), most)
+    lines = [(label_for(names, groups[i][0]), groups[i][1].sort_values(x)) for i in chosen]
+    return Lines(lines, len(groups))
+
+
+def label_for(names: Sequence[str], values: Any) -> str:
+    """Label of a line or bar: its values side by side."""
+    several = values if isinstance(values, tuple) else (values,)
+    # A missing value (no drives named, say) has nothing to show.
+    shown = [shown_value(n, v) for n, v in zip(names, several, strict=True) if v is not None and v == v]
+    return ", ".join(shown)
+
+
+def spread(count: int, most: int) -> list[int]:
+    """At most `most` of `count` positions, evenly spaced, both ends among them.
+
+    >>> spread(5, 3), spread(2, 6)
+    ([0, 2, 4], [0, 1])
+    """
+    if count <= most:
+        return list(range(count))
+    if most < 2:
+        return [0]
+    return sorted({round(i * (count - 1) / (most - 1)) for i in range(most)})
