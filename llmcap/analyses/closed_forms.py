@@ -147,7 +147,8 @@ class ChunkedPrefill:
         most = float(np.max(fullest))
         if most > _MOST_PROMPTS:
             return None
-        if not self._heads or self._heads["serial"].size < int(most * (most + 3.0) / 2.0) + 1:
+        # "serial" comes last, so that threads which find it find the others.
+        if self._heads.get("serial", _NOTHING).size < int(most * (most + 3.0) / 2.0) + 1:
             prompts = np.repeat(np.arange(most + 1.0), np.arange(1, int(most) + 2))
             steps = np.arange(prompts.size) - prompts * (prompts + 1.0) / 2.0
             for name in (*ALL_FIELDS, "serial"):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -33,9 +34,9 @@ class Columns:
     Times are NaN where the users do not fit device memory; `limit` holds indices into LIMITS.
     """
 
-    results: dict[str, Value]
+    results: dict[str, Any]
     phases: dict[str, Value]
-    tiers: dict[str, dict[str, Value]]
+    tiers: dict[str, dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ class Cases:
     context: Array
     cached: Array
     output: Array
-    results: dict[str, Value]
+    results: dict[str, Any]
     phases: dict[str, Value]
     fits: NDArray[np.bool_]
     gap: Array | None
@@ -208,7 +209,8 @@ class Evaluator:
         fullest = self.tiers.fullest(u)
         cost, decode = self._costs(lengths, fullest, wanted)
         prefill, tpot = self.steps.seconds(cost), self.steps.seconds(decode)
-        recompute, rest = prefill, np.float64(0.0)
+        recompute: Value = prefill
+        rest: Value = 0.0
         if lengths.any_cached:
             recompute, rest = self._reuse(lengths, fullest)
         cases = Cases(u, c, k, o, results, {}, fits, gap, prefix, new, recompute, rest, values["moved"])
@@ -219,7 +221,7 @@ class Evaluator:
 
     def tier_columns(
         self, cases: Cases, wanted: Collection[str] | None = None,
-        shared: dict[TierRates, dict[str, Value]] | None = None,
+        shared: dict[TierRates, dict[str, Value]] | None = None, *, only: Collection[str] | None = None,
     ) -> dict[str, dict[str, Value]]:  # fmt: skip
         """The columns of each tier.
 
@@ -230,6 +232,8 @@ class Evaluator:
             Columns that are needed when not all are.
         shared : dict, optional
             Columns by tier from the same cases under another setting that differs in its tiers alone; added to.
+        only : collection of str, optional
+            Tiers that are needed when not all are.
         """
         model, machine = self.tiers, self.setting.machine
         per_user = cases.results["kv_bytes_per_user"]
@@ -239,6 +243,8 @@ class Evaluator:
         found = {"hbm": self._hbm_columns(cases, hbm_capacity, hbm_rate)}
         moving = model.moving(cases.users, cases.moved, cases.recompute, cases.rest)
         for tier in model.rates:
+            if only is not None and tier.name not in only:
+                continue
             key = replace(tier, capacity=0.0)
             columns = None if shared is None else shared.get(key)
             if columns is None:
@@ -263,12 +269,12 @@ class Evaluator:
 
     def _memory_columns(
         self, lengths: Lengths, wanted: Collection[str] | None
-    ) -> tuple[dict[str, Value], NDArray[np.bool_]]:
+    ) -> tuple[dict[str, Any], NDArray[np.bool_]]:
         p, u = self.setting.parallelism, lengths.users
         per_user, reserved = lengths.values["per user"], lengths.values["reserved"]
         left = self.pool - self.tiers.fullest(u) * (reserved / (p.tp * p.pp * p.cp))
         fits = np.asarray(left >= 0.0)
-        results: dict[str, Value] = {
+        results: dict[str, Any] = {
             "kv_bytes_per_token": lengths.values["per token"],
             "kv_bytes_per_user": per_user,
             "weight_bytes": self.weights,
@@ -316,7 +322,7 @@ class Evaluator:
 
     def _time_columns(
         self, cases: Cases, cost: Cost, decode: Cost, prefill: Value, tpot: Value, wanted: Collection[str] | None
-    ) -> dict[str, Value]:
+    ) -> dict[str, Any]:
         p = self.setting.parallelism
         u, o, fits = cases.users, cases.output, cases.fits
         fullest = self.tiers.fullest(u)
@@ -328,7 +334,7 @@ class Evaluator:
         # Without a second token there is no time between tokens.
         repeated = np.where(after > 0.0, 0.0, np.nan) if np.min(after) <= 0.0 else None
         step = fit(tpot) if repeated is None else fit(tpot) + repeated
-        results: dict[str, Value] = {"prefill_s": first, "ttft_s": first, "tpot_s": step, "e2el_s": fit(e2el)}
+        results: dict[str, Any] = {"prefill_s": first, "ttft_s": first, "tpot_s": step, "e2el_s": fit(e2el)}
 
         def asked(name: str) -> bool:
             return wanted is None or name in wanted

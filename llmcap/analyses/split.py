@@ -156,8 +156,7 @@ class SplitSolver:
 
     def __init__(self, prefill: ChunkedPrefill) -> None:
         self.prefill = prefill
-        self._pieces: Pieces | None = None
-        self._longest = 0.0
+        self._pieces: tuple[float, Pieces | None] = (0.0, None)
         table = prefill.last["serial"]
         self._table = table
         self._rise = np.append(np.diff(table), 0.0)
@@ -168,10 +167,12 @@ class SplitSolver:
 
     def pieces(self, longest: float) -> Pieces:
         """The pieces, made anew when a longer prefix comes."""
-        if self._pieces is None or longest > self._longest:
-            self._longest = max(longest, 2.0 * self._longest, 16.0 * self.prefill.chunk)
-            self._pieces = Pieces.of(self.prefill, self._longest)
-        return self._pieces
+        reach, pieces = self._pieces
+        if pieces is None or longest > reach:
+            reach = max(longest, 2.0 * reach, 16.0 * self.prefill.chunk)
+            pieces = Pieces.of(self.prefill, reach)
+            self._pieces = (reach, pieces)  # in one step, for other threads
+        return pieces
 
     def best(self, fullest: Array, prefix: Array, reload: Array, relief: Array, floor: float) -> Array:
         """Time of the best split.

@@ -7,15 +7,16 @@ in blocks that fit a core's cache.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from llmcap.analyses.evaluate import LIMITS, Columns, Evaluator
+from llmcap.analyses.blockwise import Block, Blockwise
+from llmcap.analyses.evaluate import LIMITS, Columns
 from llmcap.analyses.grid import SESSIONS, Box, Choice, Grid, Part
-from llmcap.analyses.options import Options
 from llmcap.analyses.result import RESULT_COLUMNS, TIER_COLUMNS, setting_inputs
 from llmcap.analyses.setting import Setting
 from llmcap.errors import DocumentError, Problem, did_you_mean, printable
@@ -23,14 +24,11 @@ from llmcap.errors import DocumentError, Problem, did_you_mean, printable
 Kind = Literal["number", "count", "truth", "word"]
 Index = tuple[slice | NDArray[np.intp], ...]
 
-#: Points of one evaluation: its arrays stay in a core's cache.
-BLOCK_POINTS: Final = 12_288
-
 NUMBERS: Final = ("users", "context_tokens", "cached_tokens", "output_tokens")
 WINNERS: Final = ("recompute", "reload")
 _COUNTS: Final = ("devices", "tp", "pp", "dp", "ep", "cp", "chunk_tokens", "drives", "nics", *NUMBERS, SESSIONS)
 #: Options that leave everything but the tiers as it is.
-_TIER_OPTIONS: Final = ("drive", "drives", "dram", "store")
+_TIER_OPTIONS: Final = ("drive", "drives", "dram", "store", "nic", "nics")
 _DTYPES: Final[dict[Kind, type]] = {"number": np.float64, "count": np.int64, "truth": np.bool_, "word": np.int16}
 
 
@@ -64,13 +62,15 @@ class Sweep:
     def __init__(self, grid: Grid) -> None:
         self.grid = grid
         self._inputs = {id(s): setting_inputs(s) | _varied(grid, choice) for s, choice in grid.settings}
-        self._evaluators: dict[Options, Evaluator] = {}
         self.tier_names = self._tiers()
         self.columns = self._columns()
         self.by_tier = any(c.by_tier for c in self.columns)
-        wanted = {c.name for c in self.columns}
-        self._wanted = wanted
-        self._with_break_even_tokens = "break_even_tokens" in wanted
+        self._blockwise = Blockwise(frozenset(c.name for c in self.columns), by_tier=self.by_tier)
+
+    @cached_property
+    def _settings_share(self) -> bool:
+        """Whether there are settings that differ in their tiers alone."""
+        return any(name in axis.choices[0] for axis in self.grid.axes for name in (*_TIER_OPTIONS, "override"))
 
     def rows_of(self, box: Box, limit: int | None = None) -> Rows:
         """Evaluate one chunk; with a limit only those of its points that are among the first `limit` of the grid."""
@@ -88,7 +88,8 @@ class Sweep:
             keep = True if part.keep is None else part.keep
             for position in positions:
                 _at(present, where, position)[...] = keep
-            for block, columns in self._blocks(part):
+            tiers = self.grid.tiers_of(part.setting)
+            for block, columns in self._blockwise.blocks(part, tiers, keep=self._settings_share):
                 self._fill(out, columns, _inner(where, block), part.setting)
         if limit is not None:
             present.reshape(-1, width)[max(limit - self.grid.offset(box.index), 0) :] = False
@@ -104,32 +105,12 @@ class Sweep:
         for index in range(first, self.grid.chunks):
             yield self.rows_of(self.grid.box(index))
 
-    # -- evaluation --------------------------------------------------------------------------------------------------
-
-    def evaluator(self, setting: Setting) -> Evaluator:
-        """The models of a setting; settings that differ in their tiers alone share the rest."""
-        found = self._evaluators.get(setting.options)
-        if found is None:
-            found = Evaluator.of(setting)
-            self._evaluators[setting.options] = found
-        return found
-
-    def _blocks(self, part: Part) -> Iterator[tuple[tuple[slice, ...], Columns]]:
-        evaluator = self.evaluator(part.setting)
-        shape = tuple(len(r) for r in part.rows)
-        for block in blocks(shape, BLOCK_POINTS):
-            u, c, k, o = (_cut(part.numbers[name], block) for name in NUMBERS)
-            columns = evaluator.evaluate(
-                u, c, k, o, with_tiers=self.by_tier, with_break_even_tokens=self._with_break_even_tokens
-            )
-            numbers = dict(zip(NUMBERS, (u, c, k, o), strict=True))
-            if SESSIONS in part.numbers:
-                numbers[SESSIONS] = _cut(part.numbers[SESSIONS], block)
-            yield block, replace(columns, results={**columns.results, **numbers})
+    # -- filling in -------------------------------------------------------------------------------------------------
 
     def _fill(self, out: Mapping[str, NDArray[Any]], columns: Columns, where: Index, setting: Setting) -> None:
         results = columns.results
         fits = np.asarray(results["fits"])
+        everywhere = bool(fits.all())
         for column in self.columns:
             if column.name in results:
                 _put(out[column.name], where, results[column.name])
@@ -137,7 +118,8 @@ class Sweep:
                 for tier, position in zip(self.grid.tiers_of(setting), self._tier_positions(setting), strict=True):
                     values = columns.tiers[tier]
                     if column.name == "winner":
-                        value = np.where(fits, np.asarray(values["wins"]).astype(np.int16), np.int16(-1))
+                        value = np.asarray(values["wins"]).astype(np.int16)
+                        value = value if everywhere else np.where(fits, value, np.int16(-1))
                     else:
                         value = np.asarray(values[column.name])
                     _at(out[column.name], where, position)[...] = value
@@ -232,30 +214,13 @@ def _varied(grid: Grid, choice: Choice) -> dict[str, Any]:
     return {n: given.get(n) for n in shown if n in names or n in everything or n in grid.base}
 
 
-def blocks(shape: tuple[int, ...], points: int) -> Iterator[tuple[slice, ...]]:
-    """Cut a grid into boxes of at most `points` cells, in order; the last axes stay whole as long as they fit."""
-    axis, inner = len(shape) - 1, 1
-    while axis > 0 and inner * shape[axis] <= points:
-        inner *= shape[axis]
-        axis -= 1
-    width = max(points // inner, 1)
-    for outer in np.ndindex(*shape[:axis]):
-        for lo in range(0, shape[axis], width):
-            head = tuple(slice(i, i + 1) for i in outer)
-            yield (*head, slice(lo, min(lo + width, shape[axis])), *(slice(0, n) for n in shape[axis + 1 :]))
-
-
-def _cut(values: NDArray[np.float64], block: tuple[slice, ...]) -> NDArray[np.float64]:
-    return values[tuple(s if n > 1 else slice(None) for s, n in zip(block, values.shape, strict=True))]
-
-
 def _compact(rows: NDArray[np.intp]) -> slice | NDArray[np.intp]:
     """Positions as a slice where they are consecutive."""
     first, last = int(rows[0]), int(rows[-1])
     return slice(first, last + 1) if last - first + 1 == rows.size else rows
 
 
-def _inner(where: Index, block: tuple[slice, ...]) -> Index:
+def _inner(where: Index, block: Block) -> Index:
     return tuple(
         slice(w.start + b.start, w.start + b.stop) if isinstance(w, slice) else w[b]
         for w, b in zip(where, block, strict=True)
