@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from llmcap.analyses.options import Options
+from llmcap.analyses.tier_text import parse_tier
 from llmcap.engine.transfer import Link
-from llmcap.errors import OptionError, did_you_mean, printable
+from llmcap.errors import OptionError
 from llmcap.specs.base import Document
 from llmcap.specs.engine import Engine, ReloadPath, Reloads
 from llmcap.specs.hardware import CustomTier, Drive, Nic, Server, Store
 from llmcap.specs.registry import Loaded, load_as
 from llmcap.specs.transfers import LinkBehaviour, Transfers
-from llmcap.units import QuantityError, parse_quantity
 
 D = TypeVar("D", bound=Document)
 
 STORAGE_PATHS = ("direct", "bounce")
-_THROUGH = ("host", "device", "network", "peer")
-_TIER_EXAMPLE = "write name:capacity:bandwidth, for example 'cxl:2 TB:100 GB/s'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +61,9 @@ class TierBuilder:
         """All tiers: dram, nvme, the server's own, remote; then those of --tier, which may replace one by its name."""
         found = [self._dram(), *self._nvme(), *(self._custom(tier) for tier in self.server.tiers), *self._remote()]
         for text in self.options.tiers:
-            own = self._custom(parse_tier(text), total=True)
+            tier, measured = parse_tier(text)
+            own = self._custom(tier, total=True)
+            self.documents.extend(measured)
             names = [tier.name for tier in found]
             if own.name in names:
                 found[names.index(own.name)] = own
@@ -177,52 +177,6 @@ class TierBuilder:
             path = (*path, _link("network cards", total, self.transfers.network, members))
             write = None if write is None else min(write, total)
         return [Tier("remote", store.capacity, (*path, *self._bounce()), profile, store.latency, write)]
-
-
-def parse_tier(text: str) -> CustomTier:
-    """A tier as it is typed: name:capacity:bandwidth, then optional write=, latency=, through=.
-
-    Raises
-    ------
-    OptionError
-
-    Examples
-    --------
-    >>> tier = parse_tier("cxl:2 TB:100 GB/s:latency=1 us")
-    >>> tier.name, tier.capacity, tier.read, tier.latency
-    ('cxl', 2000000000000.0, 100000000000.0, 1e-06)
-    """
-    shown = printable(text, 80)
-    name, *rest = (piece.strip() for piece in text.split(":"))
-    name = name.lower()
-    if len(rest) < 2:
-        raise OptionError("--tier", f"'{shown}' is not a tier", _TIER_EXAMPLE)
-    if not name or len(name) > 40 or not all(c.isalnum() or c in "-_." for c in name) or not name.isascii():
-        raise OptionError("--tier", f"'{shown}' has no usable name", "use letters, digits, '-', '_' and '.'")
-    if name == "hbm":
-        raise OptionError("--tier", "hbm is the devices' own memory", "choose another name")
-    found: dict[str, Any] = {"name": name, "latency": 0.0}
-    fields = [("capacity", rest[0]), ("read", rest[1])]
-    for piece in rest[2:]:
-        key, equals, value = (part.strip() for part in piece.partition("="))
-        if not equals or key not in ("write", "latency", "through"):
-            hint = f"{did_you_mean(key, ('write', 'latency', 'through'))} write for example latency=10us".strip()
-            raise OptionError("--tier", f"'{printable(piece, 40)}' in '{shown}' is not understood", hint)
-        if key == "through":
-            if value not in _THROUGH:
-                hint = f"one of {', '.join(_THROUGH)}"
-                raise OptionError("--tier", f"through={printable(value, 20)} is unknown", hint)
-            found[key] = value
-        else:
-            fields.append((key, value))
-    for key, value in fields:
-        dimension = {"capacity": "bytes", "latency": "seconds"}.get(key, "bytes_per_s")
-        try:
-            found[key] = parse_quantity(value, dimension, allow_zero=key == "latency")
-        except QuantityError as error:
-            raise OptionError("--tier", f"{key} of '{shown}': {error.message}", error.hint) from None
-    # Values are base SI numbers already, where a document holds text with units.
-    return CustomTier.model_construct(**found)
 
 
 def load_part(loaded: Loaded[D], documents: list[tuple[str, str]]) -> D:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -59,6 +61,15 @@ Prices = Annotated[
     str | None, _extra("--prices", "ID|FILE", "Price list, such as hyperscaler-2026-04: adds energy and cost.")
 ]
 
+MlperfConfig = Annotated[
+    Path | None,
+    typer.Option(
+        "--mlperf-config", metavar="FILE",
+        help="Also write the model and its tiers as configuration of the KV cache benchmark of MLPerf Storage.",
+        rich_help_panel="Output",
+    ),
+]  # fmt: skip
+
 
 @with_case_options(
     helps={
@@ -80,6 +91,7 @@ def tiers(
     prices: Prices = None,
     form: Format = None,
     output: OutputFile = None,
+    mlperf_config: MlperfConfig = None,
 ) -> None:
     """Reload against recompute on every tier, for every combination of the lists.
 
@@ -112,3 +124,8 @@ def tiers(
 
         text = tier_page(table.rows, table.notes, min(shutil.get_terminal_size((120, 24)).columns, 140))
     write_text(text, output)
+    if mlperf_config is not None:
+        from llmcap.analyses.mlperf_storage import benchmark_config
+
+        write_text(benchmark_config(table.setting, max(row["users"] for row in table.rows)), mlperf_config)
+        print(f"configuration in {mlperf_config}", file=sys.stderr)
