@@ -136,6 +136,10 @@ class Operators:
         """Share of the launch floors that shows: a captured decode step hides some."""
         return float(self.kernels.get("launch_share", 1.0)) if phase == "decode" else 1.0
 
+    def products(self, phase: str) -> float:
+        """The engine's factor on all products of a phase."""
+        return float(self.kernels.get("prefill_products", 1.0)) if phase == "prefill" else 1.0
+
     def gemm(self, m: float, k: float, n: float, weight_class: str, phase: str | None = None) -> Cost:
         stored = self.stored(weight_class)
         runs = self.runs_in(stored)
@@ -154,7 +158,8 @@ class Operators:
         t = banded(fit, compute, memory + rows / (fit["a"] * self.W), 0.0, fit["t0"], flop, byte)
         if phase is None:
             return t
-        return t.scaled(self.family.get("gemm", {}).get(runs, {}).get(phase, 1.0), self.launches(phase))
+        own = self.family.get("gemm", {}).get(runs, {}).get(phase, 1.0)
+        return t.scaled(own * self.products(phase), self.launches(phase))
 
     def experts(self, m: float, block: Doc, phase: str) -> Cost:
         c, hidden = self.case, self.model["hidden_size"]
@@ -184,10 +189,10 @@ class Operators:
         padding, floor = fit["r0"], fit["t0"]
         if phase == "decode":  # tiles of 16 rows at the least
             padding = min(padding, r + 16.0)
-            floor = number(own["launch"]) if "launch" in own else floor
+            floor = number(own.get("launch", self.kernels.get("expert_launch", floor)))
         compute, memory = joined(flop / fit["e"] * (1.0 + padding / r), weights / (fit["w"] * self.W))
         t = banded(fit, compute, memory + tokens * moved / (fit["a"] * self.W), 0.0, floor, flop, byte)
-        return t.scaled(own.get(phase, 1.0), 1.0)
+        return t.scaled(own.get(phase, 1.0) * self.products(phase), 1.0)
 
     def stream(self, moved: float, launches: float = 1.0) -> Cost:
         byte = moved / self.W
@@ -244,6 +249,7 @@ class Operators:
         if self.calibrated:
             o = self.engine[phase]
             t = number(o["step"]) + number(o["layer"]) * len(self.layers)
+            t += number(o.get("sequence", 0.0)) * (m if phase == "decode" else 1.0)
             t += number(o.get("latent", 0.0)) * sum(layer[0]["kind"] == "mla" for layer in self.layers)
             t += number(o.get("experts", 0.0)) * sum(layer[1]["kind"] == "moe" for layer in self.layers)
             total.add(Cost(0.0, 0.0, 0.0, t, t * o["low"], t * o["high"]))

@@ -20,7 +20,7 @@ def number(value: Any) -> float:
     """A quantity in base SI units: '64 TB/s', '3.15 us', '3.3 M/s', '8192', '1M', or a plain number."""
     if isinstance(value, int | float):
         return float(value)
-    match = re.fullmatch(r"([0-9.]+)\s*([A-Za-z]*)(/s)?", value.strip())
+    match = re.fullmatch(r"([0-9.]+(?:e-?[0-9]+)?)\s*([A-Za-z]*)(/s)?", value.strip())
     assert match is not None, value
     amount, unit, _ = match.groups()
     if unit in _TIME:
