@@ -17,12 +17,12 @@ Scalar = str | int | float
 #: Values of an axis: a list, or a range in words such as "log 1k..1M 40 points".
 Values = Annotated[tuple[Scalar, ...] | str, Field(union_mode="left_to_right")]
 
-MAX_POINTS: Final = 10_000_000
+MAX_POINTS: Final = 2_000_000
 """Values of one axis at most."""
 #: The axis whose values name overrides.
 OVERRIDE: Final = "override"
 
-_COUNT: Final = r"[0-9][0-9.,_]*[A-Za-z]*"
+_COUNT: Final = r"[0-9](?:[0-9.,_]*[0-9])?[A-Za-z]*"
 _RANGE: Final = re.compile(
     rf"(?:(log|linear)\s+)?({_COUNT})\s*\.\.\s*({_COUNT})(?:\s+(?:step\s+({_COUNT})|({_COUNT})\s+points))?"
 )

@@ -26,7 +26,9 @@ NAMES = sorted(TIMES | {"low", "high", "flop_s", "byte_s"})
 
 
 def _id(options: Options) -> str:
-    return " ".join(f"{n}={getattr(options, n)}" for n in Options.__slots__ if getattr(options, n) != getattr(Options(), n))
+    return " ".join(
+        f"{n}={getattr(options, n)}" for n in Options.__slots__ if getattr(options, n) != getattr(Options(), n)
+    )
 
 
 @pytest.fixture(params=SETTINGS, ids=_id)
@@ -106,8 +108,13 @@ def test_the_best_split_is_the_best_of_all_tokens(options: Options) -> None:
     for tier in model.rates:
         # A tier as slow as the computation, so that both ends and everything between occur.
         for slower in (1.0, 30.0, 1000.0):
-            slow = type(tier)(**{n: getattr(tier, n) for n in tier.__slots__} | {"shared": tier.shared / slower, "fixed": 1e-3})
-            users, prefix = np.array([[1.0, 2.0, 3.0, 9.0]]), np.array([[1.0], [5.0], [64.0], [300.0], [777.0], [1500.0]])
+            slow = type(tier)(
+                **{n: getattr(tier, n) for n in tier.__slots__} | {"shared": tier.shared / slower, "fixed": 1e-3}
+            )
+            users, prefix = (
+                np.array([[1.0, 2.0, 3.0, 9.0]]),
+                np.array([[1.0], [5.0], [64.0], [300.0], [777.0], [1500.0]]),
+            )
             moved = evaluator.memory.moved_per_user(prefix)
             rate = np.minimum(slow.shared, users / model.fullest(users) * slow.replica)
             reload = slow.fixed + users * moved / rate
