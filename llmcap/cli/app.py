@@ -30,6 +30,7 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
         "replay",
         "Hit ratio of a request trace at every capacity, and on a server's tiers.",
     ),
+    "explain": ("llmcap.cli.explain", "explain", "Derive one estimate operator by operator, with the numbers put in."),
     "models": ("llmcap.cli.models", "models", "List, show, import and check model documents."),
     "hardware": ("llmcap.cli.hardware", "hardware", "List, show and check hardware documents."),
     "schema": ("llmcap.cli.schema", "schema", "Print the JSON Schema of a kind of document."),
