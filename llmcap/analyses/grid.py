@@ -224,7 +224,7 @@ class Grid:
             if any(_fails(c, self._early(options)) for c in structural):
                 return None
             shown = ", ".join(f"{k} {v}" for k, v in choice.items())
-elsewhere = "" if "unknown" in error.message else "; or leave such cases out with a condition under 'where'"
+            elsewhere = "" if "unknown" in error.message else "; or leave such cases out with a condition under 'where'"
             hint = f"{error.hint}{elsewhere}".lstrip("; ")
             error_type = OptionError("", f"{error.message} (case: {shown})", hint)
             raise error_type if isinstance(error, OptionError) else error from None
