@@ -12,7 +12,7 @@ from functools import cache
 import pytest
 
 from tests.oracle.estimate_oracle import Case, Oracle, mean_ttft
-from tests.oracle.test_estimate import WINDOWS, random_case
+from tests.oracle.test_estimate import LATENT, WINDOWS, random_case
 
 
 @cache
@@ -30,12 +30,11 @@ def stepwise(case: Case) -> tuple[float, float, list[float]]:
     return o.prefill(o.fullest, new, case.cached).serial, walked, done
 
 
-def test_one_prompt_of_a_full_attention_model_needs_no_approximation() -> None:
-    exact = [c for c in cases() if "llama-3.1" in c.model and c.pp == 1 and Oracle(c).fullest == 1]
-    assert len(exact) >= 5
-    for case in exact:
-        documented, walked, _ = stepwise(case)
-        assert walked == pytest.approx(documented, rel=1e-9), case
+@pytest.mark.parametrize("model", ["llama-3.1-8b", "llama-3.1-70b", LATENT])
+@pytest.mark.parametrize(("context", "cached"), [(700, 0), (50_000, 0), (50_000, 17_123), (16_384, 8_192)])
+def test_one_prompt_of_a_full_attention_model_needs_no_approximation(model: str, context: int, cached: int) -> None:
+    documented, walked, _ = stepwise(Case(model, context=context, cached=cached))
+    assert walked == pytest.approx(documented, rel=1e-9)
 
 
 def test_prefill_is_near_the_walk() -> None:
