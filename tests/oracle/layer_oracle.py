@@ -121,8 +121,8 @@ def attention_widths(block: Doc, absorbed: bool = False) -> tuple[int, int, int,
         if absorbed:
             return latent, block["kv_lora_rank"], latent, 1
         return block["qk_nope_head_dim"] + block["qk_rope_head_dim"], block["v_head_dim"], latent, 1
-    d = block["head_dim"]
-    dv = block.get("v_head_dim", d)
+    d = int(block["head_dim"])
+    dv = int(block.get("v_head_dim", d))
     return d, dv, block["kv_heads"] * (d + dv), block["kv_heads"]
 
 

@@ -47,13 +47,12 @@ def test_pairs_are_exact_at_ten_million_tokens() -> None:
     assert int(attended_pairs(1.0, float(n))) == n + 1
 
 
-def test_splitting_a_prompt_splits_its_pairs() -> None:
-    for scope, window in (("full", None), ("sliding", 1024), ("chunked", 8192)):
-        whole = attended_pairs(50_000, 1_000, scope, window)  # type: ignore[arg-type]
-        parts = attended_pairs(12_345, 1_000, scope, window) + attended_pairs(  # type: ignore[arg-type]
-            50_000 - 12_345, 13_345, scope, window
-        )
-        assert float(whole) == float(parts)
+@pytest.mark.parametrize(("scope", "window"), [("full", None), ("sliding", 1024), ("chunked", 8192)])
+def test_splitting_a_prompt_splits_its_pairs(scope: Scope, window: int | None) -> None:
+    whole = attended_pairs(50_000, 1_000, scope, window)
+    front = attended_pairs(12_345, 1_000, scope, window)
+    back = attended_pairs(50_000 - 12_345, 13_345, scope, window)
+    assert float(whole) == float(front) + float(back)
 
 
 def work(**changes: object) -> AttentionWork:
