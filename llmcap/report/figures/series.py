@@ -29,6 +29,8 @@ class Lines:
     """Label and rows, in order of the axis."""
     total: int
     """Lines that there would be without a limit."""
+    held: str = ""
+    """Inputs that vary in the rows and are held at one value here."""
 
 
 def varying(frame: pd.DataFrame, leave_out: Iterable[str] = ()) -> list[str]:
@@ -65,21 +67,54 @@ def numeric_axis(frame: pd.DataFrame, names: Sequence[str] = NUMBERS) -> str | N
     return next((name for name, n in counts.items() if n >= 5), max(counts, key=lambda name: counts[name]))
 
 
-def lines_of(frame: pd.DataFrame, x: str, most: int = 6, leave_out: Iterable[str] = ()) -> Lines:
-    """Split rows into lines along `x`, at most `most`, evenly chosen."""
-    follows = {"sessions": ("users",), "context_tokens": ()}.get(x, ())
-    # Tokens that move with the axis, such as a prefix that grows with the context, make no lines of their own.
-    along = [
-        name for name in ("users", "context_tokens", "cached_tokens")
-        if name != x and name in frame.columns and int(frame.groupby(x)[name].nunique().max()) == 1
-    ]  # fmt: skip
-    names = varying(frame, [x, *follows, *along, *leave_out])
-    if not names:
-        return Lines([("", frame.sort_values(x))], 1)
-    groups = list(frame.groupby(names, sort=False, dropna=False))
-    chosen = spread(len(groups), most)
-    lines = [(label_for(names, groups[i][0]), groups[i][1].sort_values(x)) for i in chosen]
-    return Lines(lines, len(groups))
+def lines_of(frame: pd.DataFrame, x: str, y: str, most: int = 6) -> Lines:
+    """Split rows into at most `most` lines of `y` along `x`; what `y` does not depend on makes no lines.
+
+    Where more vary, as many inputs as there is room for vary between the lines, those with few values first, and the
+    others are held at one value: a line must differ from its neighbour in something that can be named.
+    """
+    names = _telling(frame, varying(frame, [x, *_along(frame, x)]), x, y)
+    total = len(frame.groupby(names, dropna=False)) if names else 1
+    sizes = {name: int(frame[name].nunique(dropna=False)) for name in names}
+    kept: list[str] = []
+    room = most
+    for name in sorted(names, key=lambda n: sizes[n]):
+        if sizes[name] <= room:
+            kept.append(name)
+            room //= sizes[name]
+    rest = [name for name in names if name not in kept]
+    if rest and room >= 2:
+        values = list(dict.fromkeys(frame[rest[0]]))
+        frame = frame[frame[rest[0]].isin([values[i] for i in spread(len(values), room)])]
+        kept.append(rest.pop(0))
+    held: list[tuple[str, Any]] = []
+    for name in rest:
+        values = list(dict.fromkeys(frame[name]))
+        value = values[len(values) // 2] if name == "context_tokens" else values[0]
+        held.append((name, value))
+        frame = frame[frame[name].isin([value])]
+    order = [name for name in names if name in kept]
+    groups = list(frame.groupby(order, sort=False, dropna=False)) if order else [((), frame)]
+    lines = [(label_for(order, values), rows.drop_duplicates(x).sort_values(x)) for values, rows in groups]
+    return Lines(lines, total, label_for([n for n, _ in held], tuple(v for _, v in held)))
+
+
+def _telling(frame: pd.DataFrame, names: list[str], x: str, y: str) -> list[str]:
+    """Those of some inputs that `y` depends on."""
+    for name in list(reversed(names)):
+        others = [n for n in names if n != name]
+        values = frame.groupby([x, *others], dropna=False)[y]
+        low, high = values.min(), values.max()
+        if not bool(((high - low) > 1e-9 * high.abs()).any()):
+            names = others
+    return names
+
+
+def _along(frame: pd.DataFrame, x: str) -> list[str]:
+    """Numbers that move with the axis, such as a prefix that grows with the context: no lines of their own."""
+    names = [n for n in ("users", "context_tokens", "cached_tokens", "devices", "tp") if n != x and n in frame.columns]
+    found = [n for n in names if int(frame.groupby(x)[n].nunique().max()) == 1]
+    return [*found, "users"] if x == "sessions" else found
 
 
 def label_for(names: Sequence[str], values: Any) -> str:

@@ -23,13 +23,15 @@ if logging.getLogger("matplotlib").level == logging.NOTSET:
     logging.getLogger("matplotlib").setLevel(logging.ERROR)
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
 from matplotlib.transforms import ScaledTranslation
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
+    from numpy.typing import NDArray
 
 FORMATS: Final = ("png", "svg", "pdf")
 
@@ -102,14 +104,17 @@ def short_count(count: float) -> str:
     """A count on an axis: 250, 1k, 1M."""
     for suffix, size in (("M", 1e6), ("k", 1e3)):
         if count >= size:
-            return f"{count / size:,g}{suffix}"
-    return f"{count:g}"
+            return f"{float(f'{count / size:.3g}'):,g}{suffix}"
+    return f"{float(f'{count:.3g}'):g}"
 
 
 def axis_label(name: str) -> str:
     """A column's name on an axis, with its unit."""
     entry = GLOSSARY.get(name)
-    return entry.axis.replace("[B]", "[bytes]").replace(" [1]", "") if entry else name.replace("_", " ")
+    if entry is None:
+        return name.replace("_", " ")
+    # "users [users]" says nothing twice.
+    return entry.label if entry.unit in ("1", entry.label) else entry.axis.replace("[B]", "[bytes]")
 
 
 def count_axis(axis: Axis, label: str, *, log: bool = True) -> None:
@@ -159,6 +164,21 @@ def _scale(axis: Axis, log: bool) -> None:
         axis.axes.set_yscale(scale)
 
 
+def close_ticks(axis: Axis, values: NDArray[np.float64], most: int = 8) -> None:
+    """Ticks for a logarithmic axis that spans little: at the values themselves if they are few, else at 1, 2, 5.
+
+    Powers of ten alone would leave such an axis with a tick or two.
+    """
+    known = np.unique(values[np.isfinite(values)])
+    if not known.size or known[0] <= 0.0:
+        return
+    if known.size <= most and (known[1:] / known[:-1] >= 1.2).all() and known[-1] / known[0] < 1e4:
+        axis.set_major_locator(FixedLocator(known.tolist()))
+        axis.set_minor_locator(NullLocator())
+    elif known[-1] / known[0] < 50:
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=12))
+
+
 def say_empty(axes: Axes, text: str) -> None:
     """What stands in the place of data that there are none of."""
     axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", color=MUTED)
@@ -187,10 +207,24 @@ def new_figure(width: float = WIDTH, height: float = HEIGHT) -> tuple[Figure, Ax
     return figure, figure.subplots()
 
 
-def put_footer(figure: Figure, text: str, width: int = 100) -> None:
-    """The assumptions behind a figure, below everything else."""
-    lines = "\n".join(textwrap.fill(printable(line, 600), width) for line in text.split("\n"))
-    figure.supxlabel(lines, x=0.01, ha="left", fontsize=7.5, color=MUTED)
+def put_footer(figure: Figure, text: str, plot_height: float = 3.0) -> None:
+    """The assumptions behind a figure, below everything else; then as much height as legend and footer need.
+
+    Parameters
+    ----------
+    figure : Figure
+    text : str
+    plot_height : float
+        Left for the axes themselves. [inch]
+    """
+    lines = [line for part in text.split("\n") for line in textwrap.wrap(printable(part, 600), 112)]
+    figure.supxlabel("\n".join(lines), x=0.01, ha="left", fontsize=7.5, color=MUTED)
+    entries = 0
+    for axes in figure.axes:
+        legend = axes.get_legend()
+        if legend is not None:
+            entries = max(entries, -(-len(legend.get_texts()) // max(legend._ncols, 1)))  # type: ignore[attr-defined]
+    figure.set_figheight(plot_height + 0.85 + 0.19 * entries + 0.13 * len(lines))
 
 
 def format_of(path: Path | str) -> str:
