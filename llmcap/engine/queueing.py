@@ -119,7 +119,7 @@ def delay(arrivals: Value, service: Value, discipline: Discipline = "fcfs", serv
         return Moments(mean, mean**2 + rho * s**2 / (3.0 * idle))
     # (e^rho - 1 - rho) / rho^2 as its series where the difference would cancel.
     small = rho < 1e-3
-    safe = np.where(small, 1.0, rho)
+    safe = np.where(small | (rho > 1.0), 1.0, rho)
     shape = np.where(small, 0.5 + rho / 6.0, (np.expm1(safe) - safe) / safe**2)
     return Moments(s * rho / idle, (s / idle) ** 2 * (1.0 - 2.0 * idle * shape))
 
