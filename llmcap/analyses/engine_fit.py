@@ -27,6 +27,8 @@ FOLDS: Final = 5
 PRIOR_WEIGHT: Final = 1.0
 LOSS_SCALE: Final = 0.1
 WAITING: Final = 0.8
+#: Floor of expert kernels on families without a profile of their own. [us]
+ELSEWHERE_LAUNCH: Final = 45.0
 FAMILIES: Final = ("hopper", "blackwell")
 #: Weight of a row by its metric.
 _METRIC_WEIGHT: Final = {"tpot_s": 1.0, "ttft_s": 0.7}
@@ -49,11 +51,13 @@ def _scalars() -> tuple[Scalar, ...]:
         Scalar("decode.step", 300.0, 1000.0, 0.0, 6000.0),
         Scalar("decode.layer", 6.0, 10.0, 0.0, 400.0),
         Scalar("decode.recurrent", 15.0, 20.0, 0.0, 150.0),
+        Scalar("decode.sequence", 2.0, 4.0, 0.0, 2000.0),
         Scalar("prefill.step", 15e3, 20e3, 0.0, 300e3),
         Scalar("prefill.layer", 200.0, 200.0, 0.0, 4000.0),
         Scalar("prefill.recurrent", 200.0, 500.0, 0.0, 8000.0),
         Scalar("prefill.latent", 200.0, 300.0, 0.0, 8000.0),
         Scalar("prefill.experts", 200.0, 200.0, 0.0, 4000.0),
+        Scalar("prefill_products", 1.0, 0.05, 0.3, 4.0),
         Scalar("launch_share", 0.6, 0.3, 0.0, 1.0),
         Scalar("decode_attention", 1.1, 0.3, 0.5, 2.0),
         Scalar("decode_all_reduce", 1.1, 0.3, 0.4, 2.5),
@@ -61,8 +65,10 @@ def _scalars() -> tuple[Scalar, ...]:
         Scalar("spread.burst", 0.06, 0.05, 0.0, 1.0),
         Scalar("fixed.interleave", 0.8, 0.3, 0.0, 2.5),
         Scalar("fixed.burst", 0.06, 0.1, 0.0, 1.0),
-        Scalar("fixed.own", 2.5, 0.8, 0.6, 6.0),
-        Scalar("fixed.slot", 0.1, 0.5, 0.0, 1.2),
+        Scalar("fixed.own", 1.5, 0.8, 0.6, 6.0),
+        Scalar("fixed.slot", 0.3, 0.5, 0.0, 1.2),
+        Scalar("saturated_experts", 1.0, 0.5, 0.3, 4.0),
+        Scalar("saturated_rate", 1.0, 0.1, 0.3, 2.0),
         Scalar("running_steps", 1.5, 1.0, 0.0, 6.0),
         Scalar("dispatch", 1000.0, 3000.0, 0.0, 60e3),
     ]
@@ -109,6 +115,7 @@ class Composition:
         decode = decode + 1e-6 * (q("decode.step") + q("decode.layer") * t.counts["layers"])
         decode = decode + 1e-6 * (
             q("decode.recurrent") * t.counts["recurrent"]
+            + q("decode.sequence") * t.sequences
             + self._by_family(p, "experts", "launch", EXPERT_DTYPES, t.decode, count=True) * t.counts["experts"]
         )
         host = q("prefill.step") + q("prefill.layer") * t.counts["layers"]
@@ -127,13 +134,16 @@ class Composition:
         tpot = np.where(self.batch, decode, tpot)
         ttft = np.where(self.batch, alone, ttft)
         running = t.each * t.dp
+        scale = np.where(self.saturated, q("saturated_rate"), 1.0)
         rate = np.where(
             self.batch, serving.static_batch(running, alone, decode, self.output),
-            t.dp * serving.throughput(t.each, decode, shared, self.output),
+            scale * t.dp * serving.throughput(t.each, decode, shared, self.output),
         )  # fmt: skip
         found = np.where(self.metric == "tpot_s", tpot, np.where(self.metric == "ttft_s", ttft, rate))
         found = np.where(self.metric == "total_tok_per_s", rate * (self.prompt + self.output) / self.output, found)
-        fed = np.where(self.saturated, t.dp * self.new / shared, running * self.prompt / np.maximum(alone, 1e-12))
+        fed = np.where(
+            self.saturated, scale * t.dp * self.new / shared, running * self.prompt / np.maximum(alone, 1e-12)
+        )
         found = np.where(self.metric == "prefill_tok_per_s", fed, found)
         return np.asarray(np.log(found / self.per_device))
 
@@ -155,9 +165,13 @@ class Composition:
             part = parts[f"{kind} {d}"]
             if not part.any():
                 continue
-            factor = np.full_like(part, 40.0 if what == "launch" else 1.0)
+            factor = np.full_like(part, ELSEWHERE_LAUNCH if what == "launch" else 1.0)
             for family, here in self.members.items():
                 factor = np.where(here, p[_INDEX[f"{family}.{kind}.{d}.{what}"]], factor)
+            if kind == "experts" and not count:
+                factor = np.where(self.saturated, factor * p[_INDEX["saturated_experts"]], factor)
+            if what == "prefill":
+                factor = factor * p[_INDEX["prefill_products"]]
             total = total + (factor * (part > 0.0) if count else factor * part)
         return total
 
@@ -265,14 +279,16 @@ def sections(p: Array, engine: Mapping[str, Any]) -> dict[str, Any]:
     old = engine["serving"]
     return {
         "prefill": overhead("prefill", ("recurrent", "latent", "experts")),
-        "decode": overhead("decode", ("recurrent",)),
+        "decode": overhead("decode", ("recurrent", "sequence")),
         "kernels": {
-            "launch_share": q("launch_share"), "decode_attention": q("decode_attention"),
-            "decode_all_reduce": q("decode_all_reduce"), "families": families,
+            **{n: q(n) for n in ("launch_share", "prefill_products", "decode_attention", "decode_all_reduce")},
+            "expert_launch": f"{ELSEWHERE_LAUNCH:g} us",
+            "families": families,
         },
         "serving": old | {
             "spread": {"interleave": q("spread.interleave"), "burst": q("spread.burst")},
             "fixed": {k: q(f"fixed.{k}") for k in ("interleave", "burst", "own", "slot")},
+            "saturated_experts": q("saturated_experts"), "saturated_rate": q("saturated_rate"),
             "running_steps": q("running_steps"), "dispatch": us("dispatch"), "waiting": WAITING,
         },
     }  # fmt: skip
@@ -283,17 +299,18 @@ def scalars_of(engine: Any) -> Array:
     found = {s.name: s.prior for s in SCALARS}
     for phase in ("prefill", "decode"):
         overhead = getattr(engine, phase)
-        for kind in ("step", "layer", "recurrent", "latent", "experts"):
+        for kind in ("step", "layer", "recurrent", "latent", "experts", "sequence"):
             if f"{phase}.{kind}" in found:
                 found[f"{phase}.{kind}"] = 1e6 * getattr(overhead, kind)
-    for name in ("launch_share", "decode_attention", "decode_all_reduce"):
+    for name in ("launch_share", "prefill_products", "decode_attention", "decode_all_reduce"):
         found[name] = getattr(engine.kernels, name)
     if engine.serving is not None:
         for way in ("spread", "fixed"):
             for name in ("interleave", "burst", "own", "slot"):
                 if f"{way}.{name}" in found:
                     found[f"{way}.{name}"] = getattr(getattr(engine.serving, way), name)
-        found["running_steps"] = engine.serving.running_steps
+        for name in ("running_steps", "saturated_experts", "saturated_rate"):
+            found[name] = getattr(engine.serving, name)
         found["dispatch"] = 1e6 * engine.serving.dispatch
     for family in FAMILIES:
         own = engine.kernels.families.get(family)

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ from llmcap.analyses.options import options_from
 from llmcap.analyses.serving import ServingModel
 from llmcap.analyses.setting import Setting, resolve
 from llmcap.errors import DocumentError, OptionError
+from llmcap.specs.assumptions import Scales
 
 Array = NDArray[np.float64]
 
@@ -68,7 +69,10 @@ def settings_of(row: MeasuredRow, assumptions: str = "calibrated", engine: str |
 
 
 def predict(
-    rows: Sequence[MeasuredRow], assumptions: str = "calibrated", engine: str | None = None
+    rows: Sequence[MeasuredRow],
+    assumptions: str = "calibrated",
+    engine: str | None = None,
+    scales: Scales | None = None,
 ) -> tuple[list[Prediction], dict[str, int]]:
     """Predictions in the order of the rows, and the reasons and counts of rows that have none.
 
@@ -79,6 +83,8 @@ def predict(
         Id or path of an assumption set; one written by `llmcap calibrate --measured` carries a user's own scales.
     engine : str, optional
         Profile to use instead of the one that each row's engine stands for.
+    scales : Scales, optional
+        Factors on times in place of the assumption set's.
     """
     groups: dict[tuple[object, ...], list[int]] = {}
     for i, row in enumerate(rows):
@@ -87,7 +93,11 @@ def predict(
     skipped: dict[str, int] = {}
     for members in groups.values():
         try:
-            model = ServingModel.of(settings_of(rows[members[0]], assumptions, engine))
+            setting = settings_of(rows[members[0]], assumptions, engine)
+            if scales is not None:
+                scaled = setting.assumptions.model_copy(update={"scales": scales})
+                setting = replace(setting, assumptions=scaled)
+            model = ServingModel.of(setting)
         except (OptionError, DocumentError) as error:
             reason = error.message.split("\n")[0][:120]
             skipped[reason] = skipped.get(reason, 0) + len(members)

@@ -6,7 +6,7 @@ cache pool decides how many run.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 import numpy as np
@@ -19,7 +19,7 @@ from llmcap.engine import serving
 from llmcap.engine.cost import Value
 from llmcap.engine.memory import cache_pool
 from llmcap.errors import OptionError
-from llmcap.specs.engine import Serving
+from llmcap.specs.engine import ExpertKernels, FamilyKernels, Serving
 
 Array = NDArray[np.float64]
 LoadKind = Literal["spread", "fixed"]
@@ -54,8 +54,9 @@ class ServingModel:
             )
         return cls(setting, StepModel(setting), MemoryModel.of(setting), setting.engine.serving)
 
-    def held(self, tokens: Value) -> Array:
-        """Sequences of `tokens` tokens that the cache pools of all replicas hold."""
+    def held(self, context: Array, output: Array) -> Array:
+        """Sequences that the cache pools of all replicas hold, by the length the engine admits them with."""
+        tokens: Value = context + output * (0.5 if self.engine.admission == "mean" else 1.0)
         engine, p = self.setting.engine, self.setting.parallelism
         capacity = self.setting.machine.device.memory.capacity
         share = max(engine.memory_share, self.engine.memory_share)
@@ -99,7 +100,7 @@ class ServingModel:
         c, n, k, o = (np.asarray(v, dtype=np.float64) for v in np.broadcast_arrays(clients, context, cached, output))
         dp = self.setting.parallelism.dp
         way = getattr(self.engine, load)
-        running, excess = serving.admitted(c, self.held(n + o / 2.0))
+        running, excess = serving.admitted(c, self.held(n, o))
         each = np.maximum(running / dp, 1.0)
         decode = np.asarray(self.steps.decode(each, n, o).serial)
         shared = self.prefill_shared(n - k, k)
@@ -122,7 +123,7 @@ class ServingModel:
         """
         b, n, k, o = (np.asarray(v, dtype=np.float64) for v in np.broadcast_arrays(size, context, cached, output))
         dp = self.setting.parallelism.dp
-        running = np.minimum(b, np.maximum(self.held(n + o / 2.0), 1.0))
+        running = np.minimum(b, np.maximum(self.held(n, o), 1.0))
         each = np.maximum(running / dp, 1.0)
         prefill = np.asarray(self.steps.prefill(each, n - k, k).serial)
         decode = np.asarray(self.steps.decode(each, n, o).serial)
@@ -143,13 +144,38 @@ class ServingModel:
         """
         n, k, o = (np.asarray(v, dtype=np.float64) for v in np.broadcast_arrays(context, cached, output))
         dp = self.setting.parallelism.dp
-        running = np.maximum(self.held(n + o / 2.0), dp)
+        running = np.maximum(self.held(n, o), dp)
         each = running / dp
-        decode = np.asarray(self.steps.decode(each, n, o).serial)
-        shared = self.prefill_shared(n - k, k)
+        busy = self._saturated()
+        decode = np.asarray(busy.steps.decode(each, n, o).serial)
+        shared = busy.prefill_shared(n - k, k)
+        rate = dp * self.engine.saturated_rate
         return {
-            "output_tok_per_s": dp * serving.throughput(each, decode, shared, o),
+            "output_tok_per_s": rate * serving.throughput(each, decode, shared, o),
             "tpot_s": serving.time_per_output_token(decode, shared, each, o, self.engine.fixed.interleave),
-            "prefill_tok_per_s": dp * (n - k) / shared,
+            "prefill_tok_per_s": rate * (n - k) / shared,
             "running": running,
         }
+
+    def _saturated(self) -> ServingModel:
+        """The same model with the experts' work as it is at saturation, where the fullest device sets the pace."""
+        factor = self.engine.saturated_experts
+        if factor == 1.0:
+            return self
+        setting = with_experts(self.setting, factor)
+        return ServingModel(setting, StepModel(setting), self.memory, self.engine)
+
+
+def with_experts(setting: Setting, factor: float) -> Setting:
+    """The setting with the work of experts taken times a factor in both phases."""
+    kernels, family = setting.engine.kernels, setting.machine.device.family
+    own = kernels.families.get(family, FamilyKernels())
+    dtypes = {op.weight_dtype for op in setting.operators.experts}
+    experts = dict(own.experts)
+    for dtype in dtypes:
+        old = experts.get(dtype, ExpertKernels())
+        more = {"prefill": old.prefill * factor, "decode": old.decode * factor}
+        experts[dtype] = old.model_copy(update=more)
+    families = kernels.families | {family: own.model_copy(update={"experts": experts})}
+    engine = setting.engine.model_copy(update={"kernels": kernels.model_copy(update={"families": families})})
+    return replace(setting, engine=engine)

@@ -50,6 +50,8 @@ class Terms:
     each: Array
     """Running sequences of a replica."""
     excess: Array
+    sequences: Array
+    """Of a decode step."""
     dp: Array
     devices: Array
 
@@ -62,7 +64,7 @@ class Terms:
         rows = tuple(r for r, c in zip(self.rows, chosen, strict=True) if c)
         return Terms(
             rows, pick(self.decode), pick(self.alone), pick(self.shared), pick(self.counts), self.family[chosen],
-            self.each[chosen], self.excess[chosen], self.dp[chosen], self.devices[chosen],
+            self.each[chosen], self.excess[chosen], self.sequences[chosen], self.dp[chosen], self.devices[chosen],
         )  # fmt: skip
 
 
@@ -101,7 +103,7 @@ def _group(setting: Setting, rows: list[MeasuredRow]) -> Terms:
     steps, p = model.steps, setting.parallelism
     n, k, o, c = (np.array([getattr(r, name) for r in rows]) for name in ("isl", "cached", "osl", "concurrency"))
     k = np.minimum(k, n - 1.0)
-    held = model.held(n + o / 2.0)
+    held = model.held(n, o)
     protocol = rows[0].protocol
     if protocol == "saturated":
         running, excess = np.maximum(held, p.dp), np.zeros_like(n)
@@ -143,7 +145,7 @@ def _group(setting: Setting, rows: list[MeasuredRow]) -> Terms:
     }  # fmt: skip
     return Terms(
         tuple(rows), decode, alone, shared, counts, np.array([setting.machine.device.family] * len(rows)), each, excess,
-        ones * p.dp, ones * p.devices,
+        np.maximum(each / p.pp, 1.0), ones * p.dp, ones * p.devices,
     )  # fmt: skip
 
 
@@ -187,6 +189,6 @@ def _joined(groups: list[Terms]) -> Terms:
     return Terms(
         tuple(r for g in groups for r in g.rows), chain("decode"), chain("alone"), chain("shared"), chain("counts"),
         np.concatenate([g.family for g in groups]), np.concatenate([g.each for g in groups]),
-        np.concatenate([g.excess for g in groups]), np.concatenate([g.dp for g in groups]),
+        np.concatenate([g.excess for g in groups]), np.concatenate([g.sequences for g in groups]), np.concatenate([g.dp for g in groups]),
         np.concatenate([g.devices for g in groups]),
     )  # fmt: skip

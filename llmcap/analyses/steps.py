@@ -60,7 +60,12 @@ class StepModel:
         if params is None or phase is None:
             return cost
         factors = self._family.gemm.get(op.compute_dtype)
-        return cost.scaled(1.0 if factors is None else getattr(factors, phase), self._launch_share(phase))
+        work = 1.0 if factors is None else getattr(factors, phase)
+        return cost.scaled(work * self._products(phase), self._launch_share(phase))
+
+    def _products(self, phase: Phase) -> float:
+        """The engine's factor on all products of a phase."""
+        return self.setting.engine.kernels.prefill_products if phase == "prefill" else 1.0
 
     @property
     def _family(self) -> FamilyKernels:
@@ -82,7 +87,8 @@ class StepModel:
         if self.setting.calibrated:
             fit = fits.expert_fit(op, self.setting.calibration).fit
             decode = phase == "decode"
-            floor = own.launch if decode and own.launch is not None else fit.t0
+            launch = own.launch if own.launch is not None else self.setting.engine.kernels.expert_launch
+            floor = launch if decode and launch is not None else fit.t0
             tile = kernels.DECODE_TILE if decode else None
             params = kernels.ExpertParams(floor, fit.e, fit.r0, fit.w, fit.a, *fits.band(fit), tile)
         work = op.work
@@ -92,7 +98,7 @@ class StepModel:
             bytes_per_expert=op.bytes_per_expert, share=op.share, bytes_per_row=op.bytes_per_row,
             rates=self._rates(op.compute_dtype), params=params,
         )  # fmt: skip
-        return cost if params is None else cost.scaled(getattr(own, phase), 1.0)
+        return cost if params is None else cost.scaled(getattr(own, phase) * self._products(phase), 1.0)
 
     def stream(self, op: Stream, m: Value, sequences: Value, phase: Phase = "prefill") -> Cost:
         """One layer's element-wise work of m tokens, or its recurrent update for `sequences` sequences."""
@@ -128,14 +134,16 @@ class StepModel:
             return collectives.send(size, 1.0, fabric=fabric, params=params)
         return collectives.exchange(size, op.ranks, 1.0, fabric=fabric, params=params)
 
-    def overhead(self, phase: Phase) -> Cost:
-        """Host and launch time of one step."""
+    def overhead(self, phase: Phase, sequences: Value = 0.0) -> Cost:
+        """Host and launch time of one step that runs `sequences` sequences."""
         if not self.setting.calibrated:
             return Cost()
         o = self.setting.engine.prefill if phase == "prefill" else self.setting.engine.decode
         t = o.step + o.layer * self.setting.structure.layers
         recurrent, latent, experts = layer_kinds(self.setting.operators)
         t = t + o.recurrent * recurrent + o.latent * latent + o.experts * experts
+        if o.sequence:
+            t = t + o.sequence * sequences
         return Cost(overhead=t, low=t * o.low, high=t * o.high)
 
     def embedding(self, tokens: Value, steps: Value) -> Cost:
@@ -151,7 +159,7 @@ class StepModel:
 
     def tokens(self, m: Value, sequences: Value, phase: Phase) -> Cost:
         """Everything in a step of m tokens that depends on nothing else: no attention, no logits, no embedding."""
-        total = self.overhead(phase)
+        total = self.overhead(phase, sequences)
         for _, calls, cost in self.token_terms(m, sequences, phase):
             total = total + cost * calls
         return total

@@ -23,6 +23,11 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
         "Time to first token, KV cache, memory, and reload against recompute for each tier.",
     ),
     "validate": ("llmcap.cli.validate", "validate", "Hold published claims against the model: which stand, and why."),
+    "calibrate": (
+        "llmcap.cli.calibrate",
+        "calibrate",
+        "Fit parameters to measured kernels, or factors to one's own machine.",
+    ),
     "sweep": ("llmcap.cli.sweep", "sweep", "Evaluate every case of a scenario into a CSV or Parquet file."),
     "tiers": ("llmcap.cli.tiers", "tiers", "Reload against recompute on every tier, for lists of contexts and users."),
     "replay": (
@@ -31,6 +36,7 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
         "Hit ratio of a request trace at every capacity, and on a server's tiers.",
     ),
     "explain": ("llmcap.cli.explain", "explain", "Derive one estimate operator by operator, with the numbers put in."),
+    "plan": ("llmcap.cli.plan", "plan", "Solve for users, devices, DRAM, drives, bandwidth, or the cheapest machine."),
     "models": ("llmcap.cli.models", "models", "List, show, import and check model documents."),
     "hardware": ("llmcap.cli.hardware", "hardware", "List, show and check hardware documents."),
     "schema": ("llmcap.cli.schema", "schema", "Print the JSON Schema of a kind of document."),

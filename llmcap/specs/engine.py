@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -26,6 +26,8 @@ class Overhead(Part):
     """On top, per layer with latent attention."""
     experts: Seconds = 0.0
     """On top, per layer with routed experts."""
+    sequence: Seconds = 0.0
+    """On top, per running sequence of a decode step: scheduling, sampling, detokenising."""
     low: float = Field(gt=0, le=1)
     """Lower end of the band, as a factor."""
     high: float = Field(ge=1)
@@ -72,8 +74,12 @@ class Kernels(Part):
 
     launch_share: Fraction = 1.0
     """Share of the launch floors that a captured decode step still shows."""
+    prefill_products: Factor = 1.0
+    """All matrix products and experts of a prefill step."""
     decode_attention: Factor = 1.0
     decode_all_reduce: Factor = 1.0
+    expert_launch: Seconds | None = None
+    """Floor of experts in a decode step where the family says nothing; absent: the calibration's."""
     families: dict[str, FamilyKernels] = Field(default_factory=dict)
     """By family of the device; families without an entry run at the calibration's times."""
 
@@ -109,6 +115,12 @@ class Serving(Part):
     """Cost of admission per square root of the clients of a replica."""
     waiting: NonNegative
     """Share of a decode that each client beyond the pool waits, per client in it."""
+    admission: Literal["mean", "full"] = "mean"
+    """Length by which the pool admits a sequence: what it holds on average, or all it may come to hold."""
+    saturated_experts: Factor = 1.0
+    """Work of experts at saturation over that at the calibration's balanced routing."""
+    saturated_rate: Factor = 1.0
+    """Tokens a second at saturation over what the steps alone allow."""
     most_sequences: Count
     """Sequences that a replica runs at once (max_num_seqs, max_batch_size)."""
     memory_share: Fraction

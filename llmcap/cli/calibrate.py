@@ -1,0 +1,88 @@
+"""`llmcap calibrate`: parameters from measurements, of kernels or of one's own machine."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from llmcap.cli.options import OutputFile
+from llmcap.cli.output import write_text
+from llmcap.errors import OptionError
+
+_PANEL = "What to calibrate from"
+Kernels = Annotated[
+    Path | None,
+    typer.Option(
+        "--kernels", metavar="DIR", rich_help_panel=_PANEL,
+        help="Folder of kernel measurements; -o names the folder for the calibration documents.",
+    ),
+]  # fmt: skip
+Measured = Annotated[
+    Path | None,
+    typer.Option(
+        "--measured", metavar="FILE", rich_help_panel=_PANEL,
+        help="CSV of one's own end-to-end measurements, one row or more; -o names the assumptions document, to be used "
+        "as --assumptions FILE.",
+    ),
+]  # fmt: skip
+Engine = Annotated[
+    str | None,
+    typer.Option("--engine", metavar="ID|FILE", help="With --measured: one engine profile for all rows."),
+]
+Assumptions = Annotated[
+    str | None,
+    typer.Option("--assumptions", metavar="ID|FILE", help="With --measured: the set to scale (default: calibrated)."),
+]
+
+
+def calibrate(
+    kernels: Kernels = None, measured: Measured = None, engine: Engine = None, assumptions: Assumptions = None,
+    output: OutputFile = None,
+) -> None:  # fmt: skip
+    """Fit parameters to measurements: kernels of a device, or two factors for one's own machine.
+
+    With --kernels, every operator form is fitted to the rows of a folder and written as calibration documents. With
+    --measured, prefill and decode times get one factor each, from as little as one row.
+    """
+    if (kernels is None) == (measured is None):
+        raise OptionError(
+            "--kernels", "give one of --kernels DIR and --measured FILE", "for example --measured mine.csv"
+        )
+    if kernels is not None:
+        if engine is not None or assumptions is not None:
+            raise OptionError("--engine" if engine else "--assumptions", "goes with --measured", "leave it out")
+        _kernels(kernels, output)
+    elif measured is not None:
+        _measured(measured, assumptions or "calibrated", engine, output)
+
+
+def _kernels(folder: Path, output: Path | None) -> None:
+    if output is None:
+        raise OptionError("--output", "names the folder for the calibration documents", "add -o FOLDER")
+    if not folder.is_dir():
+        raise OptionError("--kernels", f"'{folder}' is not a folder", "name the folder that holds the CSV files")
+    from llmcap.analyses.calibrate import fit_kernels, write_documents
+
+    documents = fit_kernels(folder)
+    output.mkdir(parents=True, exist_ok=True)
+    for path in write_documents(documents, output):
+        print(path, file=sys.stderr)
+
+
+def _measured(file: Path, assumptions: str, engine: str | None, output: Path | None) -> None:
+    from llmcap.analyses.own_scales import own_assumptions
+    from llmcap.specs.base import dump_document
+
+    document, report = own_assumptions(file, assumptions, engine)
+    write_text(dump_document(document), output)
+    scales, before, after = report["scales"], report["before"], report["after"]
+    print(
+        f"{report['used']} of {report['rows']} rows used: prefill times x {scales['prefill']:g}, decode times x "
+        f"{scales['decode']:g}; median error {before['median_ape']:.1%} before, {after['median_ape']:.1%} after",
+        file=sys.stderr,
+    )
+    for reason, n in report["skipped"].items():
+        print(f"left out: {n} rows, {reason}", file=sys.stderr)
