@@ -26,9 +26,10 @@ TIMES: Final = frozenset({"compute", "memory", "network", "overhead"})
 _BANDS: Final = frozenset({"low", "high"})
 _WORK: Final = ("flop_s", "byte_s")
 ALL_FIELDS: Final = frozenset(f.name for f in fields(Cost))
-_MOST_PROMPTS: Final = 2_000
+_MOST_PROMPTS: Final = 512.0
 """Prompts up to which the logits of any number of steps are tabulated."""
 
+Whole = NDArray[np.intp]
 Terms = dict[str, Array]
 """Fields of a Cost by name; those that are zero everywhere are left out."""
 
@@ -45,8 +46,8 @@ class ChunkedPrefill:
     """A step of m tokens, by m; nothing at 0."""
     head_one: dict[str, float]
     """Logits of one prompt."""
-    _heads: Terms
-    """Logits of F prompts in s steps at F (F + 1) / 2 + s, by field."""
+    _heads: list[Terms]
+    """Logits of F prompts in s steps at F (F + 1) / 2 + s, by field; one table or none yet."""
 
     @classmethod
     def of(cls, steps: StepModel) -> ChunkedPrefill:
@@ -68,7 +69,7 @@ class ChunkedPrefill:
         head = steps.gemm(setting.operators.head, 1.0) * scale
         ones = {name: float(getattr(head, name)) for name in ALL_FIELDS}
         ones["serial"] = float(head.serial)
-        return cls(steps, float(chunk), {n: float(v[-1]) for n, v in last.items()}, last, ones, {})
+        return cls(steps, float(chunk), {n: float(v[-1]) for n, v in last.items()}, last, ones, [])
 
     @property
     def scale(self) -> float:
@@ -103,7 +104,7 @@ class ChunkedPrefill:
         count, full, rest = self._steps_of(fullest, new)
         pp = self.steps.setting.parallelism.pp
         long = bool(np.min(new) >= self.chunk)
-        cell = None if long else self._head_cell(fullest, count)
+        heads = None if long else self._head_table(fullest, count)
         found: dict[str, Value] = {}
         for name in wanted:
             value = full * self.full[name]
@@ -113,7 +114,7 @@ class ChunkedPrefill:
             else:
                 if name in one:
                     value = value + fullest * one[name]
-                value = value + self._head(name, fullest, count, cell)
+                value = value + self._head(name, fullest, count, heads)
             if name in launch:
                 value = value + count * launch[name]
             found[name] = value / pp if name in _WORK else self._piped(value, count)
@@ -137,25 +138,33 @@ class ChunkedPrefill:
 
     def head_seconds(self, fullest: Array, count: Array) -> Array:
         """Logits of prompts that end in `count` steps. [s]"""
-        return self._head("serial", fullest, count, self._head_cell(fullest, count))
+        return self._head("serial", fullest, count, self._head_table(fullest, count))
 
-    def _head(self, name: str, fullest: Array, count: Array, cell: NDArray[np.intp] | None) -> Array:
-        return self._ask_head(name, fullest, count) if cell is None else self._heads[name].take(cell)
+    def _head(self, name: str, fullest: Array, count: Array, table: tuple[Terms, Whole] | None) -> Array:
+        if table is None:
+            return self._ask_head(name, fullest, count)
+        values, cell = table
+        return values[name].take(cell)
 
-    def _head_cell(self, fullest: Array, count: Array) -> NDArray[np.intp] | None:
-        """Where the table holds these logits; None when there are too many prompts for a table."""
+    def _head_table(self, fullest: Array, count: Array) -> tuple[Terms, Whole] | None:
+        """Tabulated logits and the cells of these ones; None when there are too many prompts for a table."""
         most = float(np.max(fullest))
         if most > _MOST_PROMPTS:
             return None
-        # "serial" comes last, so that threads which find it find the others.
-        if self._heads.get("serial", _NOTHING).size < int(most * (most + 3.0) / 2.0) + 1:
+        # Threads share the list: each works with the table it found or made.
+        values = self._heads[0] if self._heads else {}
+        if values.get("serial", _NOTHING).size < _cells(most):
+            most = min(float(2.0 ** np.ceil(np.log2(max(most, 64.0)))), _MOST_PROMPTS)
             prompts = np.repeat(np.arange(most + 1.0), np.arange(1, int(most) + 2))
             steps = np.arange(prompts.size) - prompts * (prompts + 1.0) / 2.0
-            for name in (*ALL_FIELDS, "serial"):
-                self._heads[name] = np.array(np.broadcast_to(self._ask_head(name, prompts, steps), prompts.shape))
+            values = {
+                name: np.array(np.broadcast_to(self._ask_head(name, prompts, steps), prompts.shape))
+                for name in (*ALL_FIELDS, "serial")
+            }
+            self._heads[:] = [values]
         cell = np.minimum(count, fullest)
         cell = cell + fullest * (fullest + 1.0) / 2.0
-        return cell.astype(np.intp)
+        return values, cell.astype(np.intp)
 
     def _ask_head(self, name: str, fullest: Array, count: Array) -> Array:
         logits = np.minimum(fullest, count)
@@ -203,6 +212,11 @@ def sequences(steps: StepModel, users: Array) -> Array:
 
 
 _NOTHING: Final = np.zeros(())
+
+
+def _cells(most: float) -> int:
+    """Pairs of up to `most` prompts and no more steps than prompts."""
+    return int((most + 1.0) * (most + 2.0) / 2.0)
 
 
 def _terms(cost: Cost, wanted: frozenset[str]) -> Terms:

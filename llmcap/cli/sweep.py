@@ -215,7 +215,7 @@ def _to_file(
     else:
         rows = write_sweep(job, output, sweep=planned, resume=resume, workers=workers)
     seconds = time.perf_counter() - start
-    say(f"{rows:,} rows in {seconds:.1f} s ({rows / seconds / 1e6:.2f} M rows/s): {output}")
+    say(f"{rows:,} rows in {seconds:.1f} s ({rows / seconds:,.0f} rows/s): {output}")
 
 
 def _expected_rows(planned: Sweep, job: Job) -> int | None:

@@ -69,7 +69,7 @@ def run_on_cluster(
             functools.partial(_write_part, text), [p for p, _ in missing], [p for _, p in missing],
             pure=False, retries=RETRIES,
         )  # fmt: skip
-        for _, part_rows in distributed.as_completed(futures, with_results=True):
+        for _, part_rows in distributed.as_completed(futures, loop=client.loop, with_results=True):
             rows += part_rows
             if progress is not None:
                 progress(rows)

@@ -208,6 +208,9 @@ def _check_folder(path: Path) -> None:
         raise OptionError("--output", f"there is no folder '{printable(str(folder), 200)}'", "create it first")
     if path.is_dir():
         raise OptionError("--output", f"'{printable(str(path), 200)}' is a folder", "name a file in it")
+    if path.exists() and not path.is_file():
+        hint = "name a file, or leave -o out and take CSV from stdout"
+        raise OptionError("--output", f"'{printable(str(path), 200)}' is a device or a pipe, not a file", hint)
 
 
 def _entry(line: bytes) -> dict[str, Any] | None:
