@@ -1,0 +1,111 @@
+"""`llmcap plan`: inverse questions."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from llmcap.cli.options import Format, OutputFile, chosen_format, with_case_options
+from llmcap.cli.output import page_width, write_text
+from llmcap.errors import OptionError
+
+_QUESTION, _OBJECTIVES, _MONEY = "Question (one of these)", "Objectives", "Money"
+
+
+def _asks(flag: str, help_text: str) -> Any:
+    return typer.Option(flag, help=help_text, rich_help_panel=_QUESTION)
+
+
+def _extra(flag: str, metavar: str, help_text: str, panel: str) -> Any:
+    return typer.Option(flag, metavar=metavar, help=help_text, rich_help_panel=panel)
+
+
+UsersMax = Annotated[bool, _asks("--users-max", "Most users active at once.")]
+DevicesMin = Annotated[bool, _asks("--devices-min", "Fewest devices for the users.")]
+DramMin = Annotated[bool, _asks("--dram-min", "Least DRAM of each server that keeps all --sessions.")]
+DrivesMin = Annotated[bool, _asks("--drives-min", "Fewest drives of each server that keep all --sessions.")]
+BandwidthFor = Annotated[
+    str | None, _extra("--bandwidth-for", "TIER", "Bandwidth that a tier needs to meet --ttft.", _QUESTION)
+]
+Cheapest = Annotated[bool, _asks("--cheapest", "Machine of the catalogue that meets the objectives for least money.")]
+Ttft = Annotated[
+    str | None, _extra("--ttft", "TIME", "Longest time to first token of the last user, such as 2s.", _OBJECTIVES)
+]
+Tpot = Annotated[str | None, _extra("--tpot", "TIME", "Longest time per output token, such as 50ms.", _OBJECTIVES)]
+FromTier = Annotated[
+    str | None,
+    _extra("--from-tier", "TIER", "Prefixes (--cached-tokens, or all) are reloaded from this tier.", _OBJECTIVES),
+]
+Prices = Annotated[str | None, _extra("--prices", "ID|FILE", "Price list, such as hyperscaler-2026-04.", _MONEY)]
+GpuHour = Annotated[
+    str | None,
+    _extra("--price-gpu-hour", "USD", "One hour of one device; power on top where --price-kwh is given.", _MONEY),
+]
+Kwh = Annotated[str | None, _extra("--price-kwh", "USD", "One kWh.", _MONEY)]
+NoSensitivity = Annotated[
+    bool, typer.Option("--no-sensitivity", help="Leave out what moves the answer.", rich_help_panel="Output")
+]
+
+
+@with_case_options()
+def plan(
+    given: dict[str, Any],
+    users_max: UsersMax = False,
+    devices_min: DevicesMin = False,
+    dram_min: DramMin = False,
+    drives_min: DrivesMin = False,
+    bandwidth_for: BandwidthFor = None,
+    cheapest: Cheapest = False,
+    ttft: Ttft = None,
+    tpot: Tpot = None,
+    from_tier: FromTier = None,
+    prices: Prices = None,
+    price_gpu_hour: GpuHour = None,
+    price_kwh: Kwh = None,
+    no_sensitivity: NoSensitivity = False,
+    form: Format = None,
+    output: OutputFile = None,
+) -> None:
+    """Solve for what keeps the objectives: users, devices, DRAM, drives, bandwidth, or the cheapest machine.
+
+    The answer names what binds it, what one step further brings, and what moves it most. Without an answer it says
+    what to relax and by how much: exit status 0, or 4 when it is device memory that does not suffice.
+    """
+    chosen = chosen_format(form)
+    flags = {"users-max": users_max, "devices-min": devices_min, "dram-min": dram_min, "drives-min": drives_min,
+             "bandwidth-for": bandwidth_for is not None, "cheapest": cheapest}  # fmt: skip
+    asked = [name for name, on in flags.items() if on]
+    if len(asked) != 1:
+        told = "no question" if not asked else f"{len(asked)} questions at once"
+        raise OptionError("", told, f"give one of {', '.join('--' + name for name in flags)}")
+    if bandwidth_for is not None and from_tier is not None:
+        raise OptionError("--from-tier", "goes without --bandwidth-for, which names the tier", "leave it out")
+    from llmcap.analyses.plan import plan as solve
+
+    extras = {"ttft": ttft, "tpot": tpot, "tier": bandwidth_for if bandwidth_for is not None else from_tier,
+              "prices": prices, "price_gpu_hour": price_gpu_hour, "price_kwh": price_kwh}  # fmt: skip
+    answer = solve(
+        asked[0], **given, **{n: v for n, v in extras.items() if v is not None}, sensitivity=not no_sensitivity
+    )
+    if chosen == "json":
+        from llmcap.report.tables import json_text
+
+        text = json_text(answer.to_dict())
+    elif chosen == "csv":
+        from llmcap.report.tables import csv_text
+
+        text = csv_text(answer.rows())
+    elif chosen == "md":
+        from llmcap.report.plan_page import plan_markdown
+
+        text = plan_markdown(answer)
+    else:
+        from llmcap.report.plan_page import plan_page
+
+        text = plan_page(answer, min(page_width(), 120))
+    write_text(text, output)
+    if not answer.feasible and answer.found.binding == "capacity":
+        print(f"Error: {answer.found.text}", file=sys.stderr)
+        raise typer.Exit(4)
