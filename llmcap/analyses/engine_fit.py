@@ -126,7 +126,7 @@ class Composition:
         way: Callable[[str], Array] = lambda name: np.where(self.spread, q(f"spread.{name}"), q(f"fixed.{name}"))  # noqa: E731
         tpot = serving.time_per_output_token(decode, shared, t.each, self.output, way("interleave"))
         ttft = serving.time_to_first_token(
-            alone, shared, tpot, t.each, t.excess, self.output,
+            alone, shared, tpot, t.each, t.excess, self.output, ahead=t.ahead,
             own=np.where(self.fixed & self.several, q("fixed.own"), 1.0), burst=way("burst"),
             slot=np.where(self.fixed, q("fixed.slot"), 0.0),
             running_steps=q("running_steps"), dispatch=1e-6 * q("dispatch"), waiting=WAITING,
@@ -211,7 +211,7 @@ def fit(
     composition = Composition(terms)
     weight = weights(terms.rows)
     centre = np.array([s.prior for s in SCALARS]) if start is None else start
-    chosen = np.array([free is None or s.name in free for s in SCALARS])
+    chosen = np.array([free is None or s.name in free for s in SCALARS]) & _matters(composition, centre)
     spread = np.array([s.spread for s in SCALARS])[chosen]
     low = np.array([s.low for s in SCALARS])[chosen]
     high = np.array([s.high for s in SCALARS])[chosen]
@@ -231,16 +231,15 @@ def fit(
     return whole(found.x)
 
 
-def held_out(terms: Terms, key: Callable[[MeasuredRow], Any] = fold, **options: Any) -> Array:
-    """Log of predicted over measured of each row, by scalars fitted without the rows that share its key."""
-    keys = np.array([str(key(r)) for r in terms.rows])
-    error = np.full(len(terms.rows), np.nan)
-    for k in np.unique(keys):
-        inside = keys == k
-        p = fit(terms.take(~inside), **options)
-        test = Composition(terms.take(inside))
-        error[inside] = test.log_time(p) - test.measured
-    return error
+def _matters(composition: Composition, p: Array) -> NDArray[np.bool_]:
+    """Which scalars move any row at all; the others would only cost time."""
+    before = composition.log_time(p)
+    found = np.zeros(len(SCALARS), dtype=bool)
+    for i, s in enumerate(SCALARS):
+        moved = p.copy()
+        moved[i] += 0.1 * s.spread
+        found[i] = bool(np.any(composition.log_time(moved) != before))
+    return found
 
 
 def sections(p: Array, engine: Mapping[str, Any]) -> dict[str, Any]:
@@ -332,4 +331,5 @@ def _moved(p: Array, names: Sequence[str]) -> bool:
 
 
 def _rounded(x: float) -> float:
-    return float(f"{x:.3g}")
+    """Three significant digits; what the bounds' edge leaves of zero is zero."""
+    return float(f"{x:.3g}") if abs(x) > 1e-6 else 0.0

@@ -65,6 +65,11 @@ class ServingModel:
         one = self.memory.reserved_per_user(tokens) / (p.tp * p.pp * p.cp)
         return np.asarray(np.minimum(pool / np.maximum(one, 1e-300), self.engine.most_sequences) * p.dp)
 
+    def ahead(self, running: Array, each: Array) -> Array:
+        """Other clients whose prefill delays a request: replicas that share experts step together."""
+        together = any(op.pool > 1 for op in self.setting.operators.experts)
+        return np.maximum((running if together else each) - 1.0, 0.0)
+
     def prefill_alone(self, new: Array, cached: Array) -> Array:
         """Prefill of one prompt with nothing else to do, host overheads included. [s]"""
         return np.asarray(self.steps.prefill(np.ones_like(new), new, cached).serial)
@@ -107,7 +112,7 @@ class ServingModel:
         tpot = serving.time_per_output_token(decode, shared, each, o, way.interleave)
         ttft = serving.time_to_first_token(
             self.prefill_alone(n - k, k), shared, tpot, each, excess, o,
-            own=np.where(c > dp, way.own, 1.0), burst=way.burst, slot=way.slot,
+            ahead=self.ahead(running, each), own=np.where(c > dp, way.own, 1.0), burst=way.burst, slot=way.slot,
             running_steps=self.engine.running_steps, dispatch=self.engine.dispatch, waiting=self.engine.waiting,
         )  # fmt: skip
         rate = dp * serving.throughput(each, decode, shared, o)

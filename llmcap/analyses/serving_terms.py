@@ -50,6 +50,8 @@ class Terms:
     each: Array
     """Running sequences of a replica."""
     excess: Array
+    ahead: Array
+    """Other clients whose prefill delays a request."""
     sequences: Array
     """Of a decode step."""
     dp: Array
@@ -64,7 +66,8 @@ class Terms:
         rows = tuple(r for r, c in zip(self.rows, chosen, strict=True) if c)
         return Terms(
             rows, pick(self.decode), pick(self.alone), pick(self.shared), pick(self.counts), self.family[chosen],
-            self.each[chosen], self.excess[chosen], self.sequences[chosen], self.dp[chosen], self.devices[chosen],
+            self.each[chosen], self.excess[chosen], self.ahead[chosen], self.sequences[chosen], self.dp[chosen],
+            self.devices[chosen],
         )  # fmt: skip
 
 
@@ -145,7 +148,7 @@ def _group(setting: Setting, rows: list[MeasuredRow]) -> Terms:
     }  # fmt: skip
     return Terms(
         tuple(rows), decode, alone, shared, counts, np.array([setting.machine.device.family] * len(rows)), each, excess,
-        np.maximum(each / p.pp, 1.0), ones * p.dp, ones * p.devices,
+        model.ahead(running, each), np.maximum(each / p.pp, 1.0), ones * p.dp, ones * p.devices,
     )  # fmt: skip
 
 
@@ -186,9 +189,20 @@ def _joined(groups: list[Terms]) -> Terms:
         names = getattr(groups[0], which)
         return {name: np.concatenate([np.atleast_1d(getattr(g, which)[name]) for g in groups]) for name in names}
 
+    def row(which: str) -> Array:
+        return np.concatenate([getattr(g, which) for g in groups])
+
     return Terms(
-        tuple(r for g in groups for r in g.rows), chain("decode"), chain("alone"), chain("shared"), chain("counts"),
-        np.concatenate([g.family for g in groups]), np.concatenate([g.each for g in groups]),
-        np.concatenate([g.excess for g in groups]), np.concatenate([g.sequences for g in groups]), np.concatenate([g.dp for g in groups]),
-        np.concatenate([g.devices for g in groups]),
-    )  # fmt: skip
+        rows=tuple(r for g in groups for r in g.rows),
+        decode=chain("decode"),
+        alone=chain("alone"),
+        shared=chain("shared"),
+        counts=chain("counts"),
+        family=np.concatenate([g.family for g in groups]),
+        each=row("each"),
+        excess=row("excess"),
+        ahead=row("ahead"),
+        sequences=row("sequences"),
+        dp=row("dp"),
+        devices=row("devices"),
+    )

@@ -79,7 +79,7 @@ def time_per_output_token(decode: Value, prefill: Value, clients: Value, output:
 
 
 def time_to_first_token(
-    alone: Value, prefill: Value, tpot: Value, clients: Value, excess: Value, output: Value, *,
+    alone: Value, prefill: Value, tpot: Value, clients: Value, excess: Value, output: Value, *, ahead: Value,
     own: Value, burst: Value, slot: Value, running_steps: float, dispatch: float, waiting: float,
 ) -> Array:  # fmt: skip
     """Mean time to first token under a closed loop whose clients all start at once.
@@ -90,6 +90,9 @@ def time_to_first_token(
         P1, P and the mean time between tokens. [s]
     clients, excess, output : float or ndarray
         Running clients of a replica, waiting ones per running one, output tokens.
+    ahead : float or ndarray
+        Other clients whose prefill holds the engine up: those of the replica, or those of all replicas where experts
+        span them and so all step together.
     own : float
         P1 is taken times this: prompts that stay in step share their steps.
     burst : float
@@ -107,14 +110,14 @@ def time_to_first_token(
     Returns
     -------
     ndarray
-        own P1 + burst (c - 1) P + running_steps tpot + dispatch sqrt(c) + (slot / c + waiting excess) o tpot; the
+        own P1 + burst ahead P + running_steps tpot + dispatch sqrt(c) + (slot / c + waiting excess) o tpot; the
         terms with tpot only where c > 1. [s]
 
     Examples
     --------
     One client alone: P1 and its dispatch.
 
-    >>> float(time_to_first_token(0.25, 0.2, 0.01, 1, 0.0, 100, own=1, burst=0.05, slot=0, running_steps=2,
+    >>> float(time_to_first_token(0.25, 0.2, 0.01, 1, 0.0, 100, ahead=0, own=1, burst=0.05, slot=0, running_steps=2,
     ...                           dispatch=0.0, waiting=0.8))
     0.25
     """
@@ -124,7 +127,7 @@ def time_to_first_token(
     decode = output * tpot
     return np.asarray(
         own * alone
-        + burst * others * prefill
+        + burst * ahead * prefill
         + running_steps * tpot * several
         + dispatch * np.sqrt(clients)
         + (slot * several / clients + waiting * excess) * decode
