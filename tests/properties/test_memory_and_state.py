@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.properties.settings_under_test import Numbers, choices, evaluate, numbers, one, setting
@@ -47,6 +47,7 @@ def test_whole_policies_reserve_at_least_what_windows_need(n: Numbers) -> None:
     assert one(got[0], "kv_bytes_total") == one(got[1], "kv_bytes_total")
 
 
+@settings(max_examples=50)
 @given(choices, numbers())
 def test_the_most_users_fit_and_one_more_does_not(choice: Choice, n: Numbers) -> None:
     s = setting(choice)

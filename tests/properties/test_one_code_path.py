@@ -31,7 +31,12 @@ def assert_same(a: CaseArrays, b: CaseArrays, rel: float = 1e-12) -> None:
     assert a.tier_names == b.tier_names
     for place in a.tier_names:
         for name in a.tiers[place]:
-            assert same(a.tiers[place][name], b.tiers[place][name], rel), (place, name)
+            assert same(a.tiers[place][name], b.tiers[place][name], tolerance(name, rel)), (place, name)
+
+
+def tolerance(name: str, rel: float = 1e-12) -> float:
+    """The time saved is a difference of two prefills, which may all but cancel."""
+    return 1e-9 if name == "break_even_bytes_per_s" else rel
 
 
 def picked(a: CaseArrays, order: Any) -> CaseArrays:
@@ -65,8 +70,8 @@ def test_an_estimate_is_one_row_of_the_array(choice: Choice, table: list[Numbers
         assert_same(arrays(s, [n]), picked(whole, slice(i, i + 1)))
 
 
-@settings(max_examples=15)
-@given(st.lists(numbers(longest=400_000), min_size=1, max_size=4), st.sampled_from(CHOICES))
+@settings(max_examples=10)
+@given(st.lists(numbers(longest=400_000), min_size=1, max_size=3), st.sampled_from(CHOICES))
 def test_the_estimate_call_and_the_table_of_cases_say_the_same(table: list[Numbers], choice: Choice) -> None:
     given_rows = [
         {"users": n.users, "context": n.context, "cached_tokens": n.cached, "output_tokens": n.output, **choice}
@@ -79,7 +84,7 @@ def test_the_estimate_call_and_the_table_of_cases_say_the_same(table: list[Numbe
         for name, value in have.items():
             other = want[name]
             if isinstance(value, float) and isinstance(other, float | int):
-                assert same(value, other), name
+                assert same(value, other, tolerance(name)), name
             else:
                 assert value == other, name
 
