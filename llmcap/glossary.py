@@ -282,6 +282,13 @@ TIER_TABLE: Final = _table(
 )
 
 OTHER: Final = _table(
+    ("new_tokens", "tokens", "new tokens", "tokens of each context that follow its cached prefix"),
+    (
+        "usd_per_million_output_tokens",
+        "USD",
+        "cost per million output tokens",
+        "price of the devices in use over the end-to-end latency, per million tokens generated",
+    ),
     ("time_s", "s", "time", "duration of a phase or an operator"),
     ("parameters_total", "parameters", "parameters", "all parameters of the text model"),
     ("parameters_active", "parameters", "active parameters", "parameters that one token meets"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
@@ -31,6 +31,8 @@ MOST_CASES: Final = 4_000
 LISTED_CASES: Final = 120
 """Cases in the tables."""
 MOST_EXAMPLES: Final = 8
+SLOW: Final = ("ttft_overlap_s", "ttft_hybrid_s", "break_even_tokens")
+"""Columns that no figure needs and that take most of the time."""
 COST: Final = "usd_per_million_output_tokens"
 
 
@@ -56,7 +58,7 @@ class Survey:
     @cached_property
     def frame(self) -> pd.DataFrame:
         """Rows behind the figures and sentences."""
-        return self._frame(self.sample)
+        return self._frame(self.sample, leave_out=SLOW)
 
     @cached_property
     def listed(self) -> pd.DataFrame:
@@ -109,11 +111,16 @@ class Survey:
 
     # -- rows --------------------------------------------------------------------------------------------------------
 
-    def _frame(self, grid: Grid) -> pd.DataFrame:
+    def _frame(self, grid: Grid, leave_out: Collection[str] = ()) -> pd.DataFrame:
         import pandas as pd
 
         sweep = Sweep(grid)
+        if leave_out:
+            kept = tuple(c.name for c in sweep.columns if c.name not in leave_out)
+            sweep = Sweep(Grid(grid.scenario.model_copy(update={"columns": kept})))
         frame = pd.concat([_table(sweep, rows) for rows in sweep.all_rows()], ignore_index=True)
+        if bool((frame["cached_tokens"] > 0).any()):
+            frame = frame.assign(new_tokens=frame["context_tokens"] - frame["cached_tokens"])
         if self.prices is not None:
             frame = _with_cost(frame, self.settings, self.prices)
         return frame

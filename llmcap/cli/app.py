@@ -36,7 +36,13 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
         "Hit ratio of a request trace at every capacity, and on a server's tiers.",
     ),
     "explain": ("llmcap.cli.explain", "explain", "Derive one estimate operator by operator, with the numbers put in."),
+    "compare": ("llmcap.cli.compare", "compare", "Set machines, models or settings side by side, and say why they differ."),
     "plan": ("llmcap.cli.plan", "plan", "Solve for users, devices, DRAM, drives, bandwidth, or the cheapest machine."),
+    "report": (
+        "llmcap.cli.report",
+        "report",
+        "A scenario or a result as one page with figures, tables and sources.",
+    ),
     "models": ("llmcap.cli.models", "models", "List, show, import and check model documents."),
     "hardware": ("llmcap.cli.hardware", "hardware", "List, show and check hardware documents."),
     "schema": ("llmcap.cli.schema", "schema", "Print the JSON Schema of a kind of document."),

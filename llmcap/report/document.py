@@ -84,7 +84,7 @@ class Report:
     """Makes the same report again."""
     notes: list[str] = field(default_factory=list)
     assumptions: list[Assumption] = field(default_factory=list)
-    sources: list[Row] = field(default_factory=list)
+    sources: Sequence[Row] = ()
     documents: list[tuple[str, str]] = field(default_factory=list)
     version: str = ""
 

@@ -169,6 +169,19 @@ def _tier_times(example: Estimate) -> str:
     return f"At the marked context: computing {seconds(example.tiers[0]['recompute_s'])}, reloading {times}."
 
 
+def _tiers(material: Material) -> Picture | None:
+    """Reloads along the sweep's own axis, where it has something to say that the example does not."""
+    frame = material.frame[material.frame["tier"] != "hbm"]
+    x = "drives" if "drives" in frame.columns and frame["drives"].nunique() > 2 else numeric_axis(frame)
+    if x is None or not frame["ttft_reload_s"].notna().any():
+        return None
+    figure, axes = new_figure()
+    found = sweeps.reload_time(axes, frame, x)
+    put_footer(figure, material.footer())
+    caption = f"Time to first token with a reload against {axis_label(x)}, tier by tier{_shown(found)}."
+    return Picture("tiers", caption, f"Line chart. {_range(frame, 'ttft_reload_s', x, cases=False)}", figure)
+
+
 def _break_even(material: Material) -> Picture | None:
     frame, about = material.frame, "the sweep"
     names = varying(frame, ("users", "context_tokens", "sessions"))
@@ -262,6 +275,7 @@ KINDS: Final[dict[str, Draw]] = {
     "prefill": _prefill,
     "cache": _cache,
     "reload": _reload,
+    "tiers": _tiers,
     "break-even": _break_even,
     "roofline": _roofline,
     "pareto": _pareto,
@@ -279,10 +293,10 @@ def _shown(found: Lines) -> str:
     return f"; {len(found.lines)} of {found.total} lines{', all with ' + found.held if found.held else ''}"
 
 
-def _range(frame: pd.DataFrame, column: str, x: str) -> str:
+def _range(frame: pd.DataFrame, column: str, x: str, *, cases: bool = True) -> str:
     from llmcap.report.document import quantity
 
-    rows = cases_of(frame).dropna(subset=[column]).sort_values(column, kind="stable")
+    rows = (cases_of(frame) if cases else frame).dropna(subset=[column]).sort_values(column, kind="stable")
     if not len(rows):
         return "No case fits device memory."
     ends = [

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 INPUTS: Final = (
     "override", "model", "hardware", "devices", "tp", "pp", "dp", "ep", "cp", "assumptions", "engine", "weight_dtype",
     "activation_dtype", "kv_dtype", "attention_dtype", "kv_policy", "drive", "drives", "dram", "nic", "nics", "store",
-    "sessions", "users", "context_tokens", "cached_tokens", "output_tokens", "chunk_tokens",
+    "tier", "sessions", "users", "new_tokens", "context_tokens", "cached_tokens", "output_tokens", "chunk_tokens",
 )  # fmt: skip
 #: Numbers that can be an axis, the most telling first.
 NUMBERS: Final = ("context_tokens", "users", "sessions", "cached_tokens", "output_tokens", "drives", "dram", "devices")
@@ -41,6 +41,9 @@ def varying(frame: pd.DataFrame, leave_out: Iterable[str] = ()) -> list[str]:
     ['model']
     """
     omitted = set(leave_out)
+    if "new_tokens" in frame.columns:
+        # The context is the sum of two others: any two of the three tell a case.
+        omitted.add("context_tokens")
     found: list[str] = []
     for name in INPUTS:
         if name not in frame.columns or name in omitted or frame[name].nunique(dropna=False) < 2:
@@ -54,13 +57,15 @@ def cases_of(frame: pd.DataFrame) -> pd.DataFrame:
     """One row per case, whatever the number of its tiers."""
     if "tier" not in frame.columns:
         return frame
-    names = [name for name in INPUTS if name in frame.columns]
+    names = [name for name in INPUTS if name in frame.columns and name != "tier"]
     return frame.drop_duplicates(names) if names else frame
 
 
 def numeric_axis(frame: pd.DataFrame, names: Sequence[str] = NUMBERS) -> str | None:
     """The number that a figure of these rows has along its axis: the first with five values, else with most."""
     counts = {name: int(frame[name].nunique()) for name in names if name in frame.columns}
+    if "new_tokens" in frame.columns:
+        counts.pop("context_tokens", None)
     counts = {name: n for name, n in counts.items() if n > 1}
     if not counts:
         return None
@@ -73,7 +78,7 @@ def lines_of(frame: pd.DataFrame, x: str, y: str, most: int = 6) -> Lines:
     Where more vary, as many inputs as there is room for vary between the lines, those with few values first, and the
     others are held at one value: a line must differ from its neighbour in something that can be named.
     """
-    names = _telling(frame, varying(frame, [x, *_along(frame, x)]), x, y)
+    names = telling(frame, varying(frame, [x, *_along(frame, x)]), y, x)
     total = len(frame.groupby(names, dropna=False)) if names else 1
     sizes = {name: int(frame[name].nunique(dropna=False)) for name in names}
     kept: list[str] = []
@@ -91,6 +96,7 @@ def lines_of(frame: pd.DataFrame, x: str, y: str, most: int = 6) -> Lines:
     for name in rest:
         values = list(dict.fromkeys(frame[name]))
         value = values[len(values) // 2] if name == "context_tokens" else values[0]
+        value = "calibrated" if "calibrated" in values else value
         held.append((name, value))
         frame = frame[frame[name].isin([value])]
     order = [name for name in names if name in kept]
@@ -99,11 +105,13 @@ def lines_of(frame: pd.DataFrame, x: str, y: str, most: int = 6) -> Lines:
     return Lines(lines, total, label_for([n for n, _ in held], tuple(v for _, v in held)))
 
 
-def _telling(frame: pd.DataFrame, names: list[str], x: str, y: str) -> list[str]:
-    """Those of some inputs that `y` depends on."""
+def telling(frame: pd.DataFrame, names: list[str], y: str, *along: str) -> list[str]:
+    """Those of some inputs that `y` depends on, given the inputs `along`."""
     for name in list(reversed(names)):
         others = [n for n in names if n != name]
-        values = frame.groupby([x, *others], dropna=False)[y]
+        if not (along or others):
+            break
+        values = frame.groupby([*along, *others], dropna=False)[y]
         low, high = values.min(), values.max()
         if not bool(((high - low) > 1e-9 * high.abs()).any()):
             names = others

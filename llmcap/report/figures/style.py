@@ -273,7 +273,8 @@ def save(figure: Figure, path: Path | str, form: str) -> None:
 
 _NAMED: Final = {BLACK: "ink", INK: "ink", MUTED: "muted", RULE: "rule", SHADE: "shade"}
 _PROLOGUE: Final = re.compile(r"^.*?(?=<svg)", re.DOTALL)
-_LEFT_OUT: Final = re.compile(r"<!--.*?-->|<metadata>.*?</metadata>", re.DOTALL)
+#: Comments, metadata, the style rule that would apply to the whole page, and names of groups, which nothing refers to.
+_LEFT_OUT: Final = re.compile(r"<!--.*?-->|<metadata>.*?</metadata>|<style.*?</style>|(?<=<g) id=\"[^\"]*\"", re.DOTALL)
 
 
 def inline_svg(figure: Figure, prefix: str) -> str:
@@ -307,9 +308,7 @@ def shown_value(name: str, value: Any) -> str:
     """An input as part of a line's label: '10 users', 'TP 8', '128k tokens', 'dgx-b200'."""
     entry = GLOSSARY.get(name)
     if isinstance(value, str):
-        return (
-            printable(value, 40) if name in ("model", "hardware", "override", "tier") else f"{label_of(name)} {value}"
-        )
+        return printable(value, 40) if name in ("model", "hardware", "override") else f"{label_of(name)} {value}"
     if entry is not None and entry.unit == "B":
         return f"{entry.label} {format_bytes(float(value))}"
     if entry is not None and entry.unit == "s":
@@ -318,8 +317,8 @@ def shown_value(name: str, value: Any) -> str:
         return "1 user" if value == 1 else f"{int(value):,} users"
     if name == "sessions":
         return "1 session" if value == 1 else f"{int(value):,} sessions"
-    if name in ("context_tokens", "output_tokens", "cached_tokens"):
-        what = {"context_tokens": "in", "output_tokens": "out", "cached_tokens": "cached"}[name]
+    if name in ("context_tokens", "output_tokens", "cached_tokens", "new_tokens"):
+        what = {"context_tokens": "in", "output_tokens": "out", "cached_tokens": "cached", "new_tokens": "new"}[name]
         return f"{short_count(float(value))} tokens {what}"
     return f"{label_of(name)} {short_count(float(value))}"
 

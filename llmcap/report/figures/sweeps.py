@@ -107,6 +107,22 @@ def capacities(frame: pd.DataFrame) -> list[tuple[str, float]]:
     return found[:MOST_CAPACITIES]
 
 
+def reload_time(axes: Axes, frame: pd.DataFrame, x: str = "context_tokens") -> Lines:
+    """Time to first token with a reload along an axis, tier by tier.
+
+    Parameters
+    ----------
+    axes : Axes
+    frame : DataFrame
+        `x`, `tier`, `ttft_reload_s`.
+    x : str
+    """
+    axes.set_title("Time to first token with a reload")
+    found = along(axes, frame[frame["tier"] != "hbm"], x, "ttft_reload_s", by_tier=True)
+    legend_below(axes)
+    return found
+
+
 def cost_per_million(axes: Axes, frame: pd.DataFrame, x: str = "users") -> Lines:
     """Price of a million output tokens along an axis.
 
@@ -127,9 +143,9 @@ def cost_per_million(axes: Axes, frame: pd.DataFrame, x: str = "users") -> Lines
 COST: Final = "usd_per_million_output_tokens"
 
 
-def along(axes: Axes, frame: pd.DataFrame, x: str, y: str) -> Lines:
+def along(axes: Axes, frame: pd.DataFrame, x: str, y: str, *, by_tier: bool = False) -> Lines:
     """Lines of one column along another, logarithmic both; gaps where there is no value."""
-    found = lines_of(cases_of(frame), x, y)
+    found = lines_of(frame if by_tier else cases_of(frame), x, y)
     quantity_axis(axes.xaxis, x)
     quantity_axis(axes.yaxis, y)
     axes.set_xlabel(axis_label(x))
