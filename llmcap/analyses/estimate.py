@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,10 @@ from llmcap.specs.model import Model
 from llmcap.specs.registry import load_as
 from llmcap.units import format_bytes, format_count, format_seconds
 
+#: Whole numbers up to here are exact in the arrays.
+_MOST_TOKENS = 2**53
+_MOST_STEPS = 1_000_000
+
 
 def estimate(
     *,
@@ -25,6 +30,9 @@ def estimate(
     cached_tokens: int | str = 0,
     output_tokens: int | str = 1000,
     sessions: int | str | None = None,
+    prices: str | None = None,
+    price_gpu_hour: float | str | None = None,
+    price_kwh: float | str | None = None,
     **options: Any,
 ) -> Estimate:
     """Time to first token, KV cache, memory and tiers of one case.
@@ -41,6 +49,8 @@ def estimate(
         [tokens]
     sessions : int or str, optional
         Caches kept in all, of which `users` are active; users when left out.
+    prices, price_gpu_hour, price_kwh : optional
+        Id or path of a price list, or the price of one device-hour and of one kWh: adds power, energy and cost. [USD]
     **options
         Any field of `llmcap.analyses.options.Options`: model, hardware, tp, weight_dtype, assumptions ...
 
@@ -65,10 +75,17 @@ def estimate(
     case = check_case(users, context, cached_tokens, output_tokens)
     kept = case["users"] if sessions is None else count("sessions", sessions, minimum=case["users"])
     setting = resolve(options_from(options))
+    check_steps(setting, case["context"])
     columns = Evaluator.of(setting).evaluate(
         case["users"], case["context"], case["cached_tokens"], case["output_tokens"]
     )
-    return answer(setting, case, kept, columns)
+    found = answer(setting, case, kept, columns)
+    if prices is None and price_gpu_hour is None and price_kwh is None:
+        return found
+    from llmcap.analyses.economics import economics, price_list
+
+    listed = price_list(prices, price_gpu_hour, price_kwh, device=setting.machine.device.id)
+    return replace(found, costs=economics(setting, found.inputs, found.results, listed))
 
 
 def check_case(users: object, context: object, cached: object, output: object) -> dict[str, int]:
@@ -90,7 +107,30 @@ def check_case(users: object, context: object, cached: object, output: object) -
             f"the cached prefix ({case['cached_tokens']:,}) must be shorter than the context ({case['context']:,})",
             "at least one token is computed; raise --context or lower --cached-tokens",
         )
+    tokens = case["users"] * (case["context"] + case["output_tokens"])
+    if tokens > _MOST_TOKENS:
+        raise OptionError(
+            "--users",
+            f"{case['users']:,} users of {case['context'] + case['output_tokens']:,} tokens are {tokens:.1e} tokens",
+            f"at most {_MOST_TOKENS:.0e} can be asked for; lower --users or --context",
+        )
     return case
+
+
+def check_steps(setting: Setting, context: int) -> None:
+    """Refuse a context of more prefill steps than can be added up in time.
+
+    Raises
+    ------
+    OptionError
+    """
+    steps = -(-context // setting.chunk_tokens)
+    if steps > _MOST_STEPS:
+        raise OptionError(
+            "--chunk-tokens",
+            f"{context:,} tokens in steps of {setting.chunk_tokens:,} are {steps:,} prefill steps",
+            f"at most {_MOST_STEPS:,} are added up; raise --chunk-tokens or shorten --context",
+        )
 
 
 def answer(setting: Setting, case: dict[str, int], sessions: int, columns: Columns) -> Estimate:
@@ -191,8 +231,10 @@ def capacity_message(setting: Setting, inputs: dict[str, Any], results: dict[str
     usable = device.memory.capacity * setting.engine.memory_share - setting.engine.memory_fixed
     per_device = results["weight_bytes_per_device"]
     cures: list[str] = []
-    if results["max_users_hbm"] >= 1:
-        cures.append(f"at most {results['max_users_hbm']:,} users of this length fit (--users)")
+    if (most := results["max_users_hbm"]) >= 1:
+        cures.append(f"at most {most:,} user{'s' * (most > 1)} of this length fit{'s' * (most == 1)} (--users)")
+        if inputs["sessions"] > most:
+            cures.append(f"fewer --users with --sessions {inputs['sessions']} if not all are active at once")
     elif per_device > usable:
         need = int(np.ceil(results["weight_bytes"] / usable))
         cures.append(f"the weights alone need about {need} such devices (--devices, --tp)")

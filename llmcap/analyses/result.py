@@ -5,7 +5,7 @@ Column and key names are those of the contract; a row is one case and one tier.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -163,7 +163,9 @@ class Estimate:
     assumptions: list[dict[str, Any]]
     warnings: list[str]
     provenance: dict[str, Any]
-    setting: Setting
+    setting: Setting = field(repr=False)
+    costs: dict[str, Any] = field(default_factory=dict)
+    """Power, energy and money; empty unless prices were given."""
 
     @property
     def fits(self) -> bool:
@@ -181,11 +183,11 @@ class Estimate:
             "assumptions": self.assumptions,
             "warnings": self.warnings,
             "provenance": self.provenance,
-        }
+        } | ({"costs": self.costs} if self.costs else {})
 
     def rows(self) -> list[dict[str, Any]]:
         """One flat dict per tier, named as the sweep's columns."""
-        return [{**self.inputs, **self.results, **tier} for tier in self.tiers]
+        return [{**self.inputs, **self.results, **self.costs, **tier} for tier in self.tiers]
 
     def to_frame(self) -> pd.DataFrame:
         """One row per tier."""

@@ -8,8 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from llmcap.cli.options import Format, OutputFile, chosen_format, help_of, with_case_options
+from llmcap.cli.options import (
+    Format,
+    GpuHour,
+    Kwh,
+    OutputFile,
+    Prices,
+    chosen_format,
+    help_of,
+    with_case_options,
+)
 from llmcap.cli.output import write_file, write_text
+from llmcap.errors import OptionError
 
 if TYPE_CHECKING:
     from llmcap.analyses.result import Estimate
@@ -29,19 +39,26 @@ def estimate(
     output: OutputFile = None,
     cases: CasesFile = None,
     plot: PlotFile = None,
+    prices: Prices = None,
+    price_gpu_hour: GpuHour = None,
+    price_kwh: Kwh = None,
 ) -> None:
     """Time to first token, KV cache, memory, and reload against recompute for each tier.
 
     Exit status 4 when the active users do not fit device memory; the answer then says what is short and what would
     fit.
     """
+    asked = {"prices": prices, "price_gpu_hour": price_gpu_hour, "price_kwh": price_kwh}
+    money: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
     if cases is not None:
+        if money:
+            raise OptionError(f"--{next(iter(money)).replace('_', '-')}", "is for one case", "leave out --cases")
         _table_of_cases(given, form, output, cases, plot)
         return
     chosen = chosen_format(form)
     from llmcap.analyses.estimate import estimate as ask
 
-    answer = ask(**given)
+    answer = ask(**given, **money)
     if plot is not None:
         from llmcap.report.figures import plot_estimate
 
@@ -75,7 +92,6 @@ def _table_of_cases(
     given: dict[str, Any], form: str | None, output: Path | None, cases: Path, plot: Path | None
 ) -> None:
     from llmcap.analyses.cases import evaluate_cases, read_cases
-    from llmcap.errors import OptionError
     from llmcap.report.tables import rows_text
 
     if plot is not None:

@@ -85,6 +85,20 @@ OutputFile = Annotated[
 ]
 
 
+def _money(flag: str, metavar: str, help_text: str) -> Any:
+    return typer.Option(flag, metavar=metavar, help=help_text, rich_help_panel="Money")
+
+
+Prices = Annotated[
+    str | None, _money("--prices", "ID|FILE", "Price list, such as hyperscaler-2026-04: adds power, energy and cost.")
+]
+GpuHour = Annotated[
+    str | None,
+    _money("--price-gpu-hour", "USD", "One hour of one device; power on top with --price-kwh, else included."),
+]
+Kwh = Annotated[str | None, _money("--price-kwh", "USD", "One kWh.")]
+
+
 def with_case_options(
     *, leave_out: Iterable[str] = (), helps: dict[str, str] | None = None
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:

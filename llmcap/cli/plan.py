@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
-from llmcap.cli.options import Format, OutputFile, chosen_format, with_case_options
+from llmcap.cli.options import Format, GpuHour, Kwh, OutputFile, Prices, chosen_format, with_case_options
 from llmcap.cli.output import page_width, write_text
 from llmcap.errors import OptionError
 
-_QUESTION, _OBJECTIVES, _MONEY = "Question (one of these)", "Objectives", "Money"
+_QUESTION, _OBJECTIVES = "Question (one of these)", "Objectives"
 
 
 def _asks(flag: str, help_text: str) -> Any:
@@ -38,12 +38,6 @@ FromTier = Annotated[
     str | None,
     _extra("--from-tier", "TIER", "Prefixes (--cached-tokens, or all) are reloaded from this tier.", _OBJECTIVES),
 ]
-Prices = Annotated[str | None, _extra("--prices", "ID|FILE", "Price list, such as hyperscaler-2026-04.", _MONEY)]
-GpuHour = Annotated[
-    str | None,
-    _extra("--price-gpu-hour", "USD", "One hour of one device; power on top where --price-kwh is given.", _MONEY),
-]
-Kwh = Annotated[str | None, _extra("--price-kwh", "USD", "One kWh.", _MONEY)]
 NoSensitivity = Annotated[
     bool, typer.Option("--no-sensitivity", help="Leave out what moves the answer.", rich_help_panel="Output")
 ]

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from llmcap.analyses.plan import Plan
 from llmcap.report.tables import Row, markdown_text, plain_table
-from llmcap.units import format_bytes, format_count, format_rate, format_seconds, format_si
+from llmcap.report.words import costs
+from llmcap.units import format_bytes, format_count, format_rate, format_seconds
 
 NONE: Final = "-"
 #: What the tornado table's figures are, by question.
@@ -52,7 +53,7 @@ def _blocks(plan: Plan, table: Table, text: Callable[[str], str], strong: str) -
     if moving:
         blocks.append("What moves the answer, a fifth either way:\n\n" + table(_tornado(plan, moving)))
     if found.costs:
-        blocks.append(text(_costs(found.costs)))
+        blocks.append(text(f"At this answer it {costs(found.costs)}."))
     notes = [*found.notes, *_excluded(found.excluded)]
     if notes:
         blocks.append("".join(text(f"{note[:1].upper()}{note[1:]}.") for note in notes))
@@ -149,23 +150,6 @@ def _tornado(plan: Plan, rows: Sequence[Row]) -> list[Row]:
         }
         for row in rows
     ]
-
-
-def _costs(costs: Row) -> str:
-    """Power and money in one sentence; what is not known is left out."""
-    parts = []
-    if "power_w" in costs:
-        parts.append(f"draws {format_si(costs['power_w'], 'W')}")
-    if "energy_j_per_output_token" in costs:
-        parts.append(f"{format_si(costs['energy_j_per_output_token'], 'J')} an output token")
-    if "usd_per_hour" in costs:
-        parts.append(f"{costs['usd_per_hour']:,.2f} USD an hour")
-    if "usd_per_million_output_tokens" in costs:
-        parts.append(f"{costs['usd_per_million_output_tokens']:,.2f} USD a million output tokens")
-    if "usd_per_million_tokens" in costs:
-        parts.append(f"{costs['usd_per_million_tokens']:,.3f} USD a million of all tokens")
-    origin = costs["prices"] + (f", {costs['prices_as_of']}" if "prices_as_of" in costs else "")
-    return f"At this answer: {', '.join(parts)} (prices: {origin})."
 
 
 def _excluded(rows: Sequence[Row]) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from llmcap.analyses.result import Estimate
-from llmcap.units import format_bytes, format_count, format_rate, format_seconds
+from llmcap.units import format_bytes, format_count, format_rate, format_seconds, format_si
 
 NONE: Final = "-"
 RELOAD_LOSES: Final = "recompute"
@@ -43,6 +43,22 @@ def layout(answer: Estimate) -> str:
     )
 
 
+def costs(found: Mapping[str, Any]) -> str:
+    """Power and money as a clause that begins with a verb; what is not known is left out."""
+    parts = []
+    if "power_w" in found:
+        energy = found.get("energy_j_per_output_token")
+        each = "" if energy is None else f" ({format_si(energy, 'J')} an output token)"
+        parts.append(f"draws {format_si(found['power_w'], 'W')}{each}")
+    if "usd_per_hour" in found:
+        parts.append(f"costs {found['usd_per_hour']:,.2f} USD an hour")
+    if "usd_per_million_output_tokens" in found:
+        parts.append(f"{found['usd_per_million_output_tokens']:,.3g} USD a million output tokens")
+        parts.append(f"{found['usd_per_million_tokens']:,.3g} USD a million of all tokens")
+    dated = f", {found['prices_as_of']}" if "prices_as_of" in found else ""
+    return f"{', '.join(parts) or 'has no price there'} (prices: {found['prices']}{dated})"
+
+
 def headline(answer: Estimate) -> list[str]:
     """The answer in one to three sentences."""
     r, i = answer.results, answer.inputs
@@ -56,7 +72,8 @@ def headline(answer: Estimate) -> list[str]:
         band = f" ({format_seconds(r['ttft_low_s'])} to {format_seconds(r['ttft_high_s'])})"
     who = "First token" if i["users"] == 1 else f"Last of {i['users']:,} first tokens"
     mean = "" if i["users"] == 1 else f", mean {format_seconds(r['ttft_mean_s'])}"
-    return [f"{who} after {format_seconds(r['ttft_s'])}{band}{mean}. {cache}.", *_verdict(answer)]
+    money = [f"It {costs(answer.costs)}."] if answer.costs else []
+    return [f"{who} after {format_seconds(r['ttft_s'])}{band}{mean}. {cache}.", *_verdict(answer), *money]
 
 
 def _verdict(answer: Estimate) -> list[str]:
