@@ -13,7 +13,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from llmcap.analyses.evaluate import Cases, Columns, Evaluator, Lengths
+from llmcap.analyses.case_arrays import Cases, Lengths
+from llmcap.analyses.evaluate import Columns, Evaluator
 from llmcap.analyses.grid import Part
 from llmcap.analyses.options import Options
 from llmcap.analyses.setting import Setting

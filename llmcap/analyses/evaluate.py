@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from llmcap.analyses.closed_forms import TIMES, DecodeTerms, sequences
+from llmcap.analyses.case_arrays import Cases, Lengths, decode_fields, largest, prefill_fields
+from llmcap.analyses.closed_forms import DecodeTerms, sequences
 from llmcap.analyses.memory import MemoryModel
 from llmcap.analyses.setting import Setting
 from llmcap.analyses.steps import StepModel
@@ -37,64 +38,6 @@ class Columns:
     results: dict[str, Any]
     phases: dict[str, Value]
     tiers: dict[str, dict[str, Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class Lengths:
-    """What depends on users or on lengths alone, computed once for a grid and cut into blocks of it."""
-
-    users: Array
-    context: Array
-    cached: Array
-    output: Array
-    any_cached: bool
-    values: dict[str, Array]
-    """State per user, attention of one prompt, decode terms: by name."""
-
-    def cut(self, block: tuple[slice, ...]) -> Lengths:
-        """The same for a block of the grid; every array has one dimension per axis of it, or none."""
-
-        def part(a: Array) -> Array:
-            if a.ndim == 0:
-                return a
-            return a[tuple(s if n > 1 else slice(None) for s, n in zip(block, a.shape, strict=True))]
-
-        return Lengths(
-            part(self.users), part(self.context), part(self.cached), part(self.output), self.any_cached,
-            {name: part(a) for name, a in self.values.items()},
-        )  # fmt: skip
-
-    def terms(self, group: str) -> dict[str, Array]:
-        """The values of one group, such as `decode each`."""
-        return {n.removeprefix(group + " "): a for n, a in self.values.items() if n.startswith(group + " ")}
-
-
-@dataclass(frozen=True, slots=True)
-class Cases:
-    """Cases evaluated up to their tiers: everything that does not depend on where caches are kept."""
-
-    users: Array
-    context: Array
-    cached: Array
-    output: Array
-    results: dict[str, Any]
-    phases: dict[str, Value]
-    fits: NDArray[np.bool_]
-    gap: Array | None
-    """NaN where the users do not fit and 0 elsewhere; None when all fit."""
-    prefix: Array
-    """Reusable tokens: the cached ones, or the whole context when none are. [tokens]"""
-    new: Array
-    """Tokens after the prefix. [tokens]"""
-    recompute: Value
-    """Prefill of the whole context. [s]"""
-    rest: Value
-    """Prefill of the new tokens on top of the prefix. [s]"""
-    moved: Array
-    """Bytes that a reload of the prefix moves. [B]"""
-
-    def nan_unless_fits(self, value: Value) -> Value:
-        return value if self.gap is None else value + self.gap
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +119,8 @@ class Evaluator:
         }
         chunked = self.tiers.chunked
         if chunked is not None:
-            one, launch = chunked.prompt(c - k, k, _prefill_fields(wanted))
-            decode = DecodeTerms.of(self.steps, self.tiers.fullest(u), c, o, _decode_fields(wanted))
+            one, launch = chunked.prompt(c - k, k, prefill_fields(wanted))
+            decode = DecodeTerms.of(self.steps, self.tiers.fullest(u), c, o, decode_fields(wanted))
             groups = {
                 "prompt": one,
                 "launch": launch,
@@ -302,7 +245,7 @@ class Evaluator:
         terms = lengths.terms("prompt"), lengths.terms("launch")
         decode = DecodeTerms(lengths.terms("batch"), lengths.terms("fixed"), lengths.terms("each"))
         return (
-            chunked.cost(fullest, new, *terms, _prefill_fields(wanted)),
+            chunked.cost(fullest, new, *terms, prefill_fields(wanted)),
             decode.cost(sequences(self.steps, fullest)),
         )
 
@@ -404,16 +347,16 @@ class Evaluator:
     def _limit(self, prefill: Cost, prefill_s: Value, decode: Cost, decode_s: Value, after: Array) -> NDArray[np.int8]:
         """Index of the largest share of the end-to-end time."""
         if self.setting.calibrated:
-            return _largest(
+            return largest(
                 prefill.compute + after * decode.compute, prefill.memory + after * decode.memory,
                 prefill.network + after * decode.network, prefill.overhead + after * decode.overhead,
             )  # fmt: skip
         r = self.setting.assumptions.roofline
         whole: list[Value] = [0.0, 0.0, 0.0]
         for cost, seconds in ((prefill, prefill_s), (decode, decode_s)):
-            longest = _largest(cost.compute / r.compute, cost.memory / r.memory, cost.network / r.network)
+            longest = largest(cost.compute / r.compute, cost.memory / r.memory, cost.network / r.network)
             whole = [w + np.where(longest == i, seconds, 0.0) for i, w in enumerate(whole)]
-        return _largest(*whole)
+        return largest(*whole)
 
     def _hbm_columns(self, cases: Cases, capacity: float, rate: float) -> dict[str, Value]:
         fit = cases.nan_unless_fits
@@ -435,26 +378,6 @@ class Evaluator:
             "capacity_bytes": capacity,
             "users_held": cases.results["max_users_hbm"],
         }
-
-
-def _prefill_fields(wanted: Collection[str] | None) -> frozenset[str]:
-    columns = (("low", "ttft_low_s"), ("high", "ttft_high_s"), ("flop_s", "mfu"))
-    return TIMES | {name for name, column in columns if wanted is None or column in wanted}
-
-
-def _decode_fields(wanted: Collection[str] | None) -> frozenset[str]:
-    return TIMES | ({"byte_s"} if wanted is None or "mbu" in wanted else frozenset())
-
-
-def _largest(*shares: Value) -> NDArray[np.int8]:
-    """Index of the first largest of some broadcastable shares."""
-    largest = np.asarray(shares[0])
-    index = np.zeros(np.broadcast_shapes(*(np.shape(s) for s in shares)), dtype=np.int8)
-    for position, share in enumerate(shares[1:], start=1):
-        more = np.asarray(share > largest)
-        np.maximum(index, more.view(np.int8) * np.int8(position), out=index)
-        largest = np.maximum(largest, share)
-    return index
 
 
 #: Tier columns without an answer when the users do not fit.

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-import llmcap
+from llmcap import __version__
 from llmcap.analyses.grid import Grid
 from llmcap.analyses.sweep import Sweep
 from llmcap.errors import DocumentError, LlmcapError, OptionError, Problem, did_you_mean, printable
@@ -61,7 +61,7 @@ class Job:
         documents = sorted({d for setting, _ in sweep.grid.settings for d in setting.documents})
         return {
             "schema": META_SCHEMA,
-            "versions": {"llmcap": llmcap.__version__, "pyarrow": pa.__version__},
+            "versions": {"llmcap": __version__, "pyarrow": pa.__version__},
             "specs": [{"id": identity, "sha256": digest} for identity, digest in documents],
             "arguments": {"format": self.form, "chunk_cases": self.chunk_cases, "limit": self.limit},
             "scenario": dict(self.scenario),
