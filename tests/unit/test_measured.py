@@ -1,0 +1,188 @@
+"""Measured rows: reading, rules of sources, predictions that never see values, errors, and one's own scales."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import statistics
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import llmcap
+from llmcap.analyses.measured import Prediction, errors, predict, summary, validate_file, worst
+from llmcap.analyses.measured_rows import COLUMNS, engine_profile, measured_row, read_rows, unusable
+from llmcap.analyses.own_scales import fit_scales, own_assumptions
+from llmcap.errors import DocumentError, LlmcapError
+from llmcap.specs.assumptions import Scales
+from llmcap.specs.base import dump_document
+
+ROW = {
+    "id": "a", "source": "mine", "date": "", "model": "meta-llama/Llama-3.1-8B", "hardware": "dgx-h100",
+    "devices": "1", "tp": "1", "pp": "1", "dp": "1", "ep": "1", "cp": "1", "engine": "vllm", "engine_version": "0.15",
+    "weight_dtype": "bf16", "kv_dtype": "", "isl": "1000", "osl": "200", "cached_tokens": "0", "concurrency": "8",
+    "metric": "tpot_s", "value": "0.01", "notes": "",
+}  # fmt: skip
+
+
+def write(path: Path, *rows: dict[str, str]) -> Path:
+    with path.open("w", newline="") as handle:
+        table = csv.DictWriter(handle, [*COLUMNS, "quality"])
+        table.writeheader()
+        table.writerows({**ROW, **row} for row in rows)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "profile"),
+    [
+        ("vllm", "0.15.1", "vllm"), ("vLLM 0.12", "", "vllm"), ("vLLM DecodeBenchConnector", "", "vllm"),
+        ("vLLM PD-disagg", "", "vllm"), ("vLLM (2023, Splitwise paper)", "", "vllm-2023"),
+        ("SGLang PD-disagg + DeepEP", "", "sglang"), ("trtllm", "", "tensorrt-llm"),
+        ("trtllm", "1.2.0rc6.post2", "tensorrt-llm"), ("TensorRT-LLM (PyTorch backend)", "1.0", "tensorrt-llm"),
+        ("TensorRT-LLM", "0.17", "tensorrt-llm-0"), ("TensorRT-LLM/Triton", "0.14", "tensorrt-llm-0"),
+        ("gpt-fast", "", "tensorrt-llm-0"), ("Meta", "", "vllm"), ("", "", "vllm"),
+    ],
+)  # fmt: skip
+def test_engine_names_stand_for_profiles(name: str, version: str, profile: str) -> None:
+    assert engine_profile(name, version) == profile
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"quality": "C"}, "quality C"), ({"metric": "joules"}, "unknown metric"), ({"isl": ""}, "input length"),
+        ({"osl": ""}, "output length"), ({"concurrency": "a few"}, "is not a number of clients"),
+        ({"concurrency": ""}, "number of clients"), ({"concurrency": "max"}, "saturation"),
+        ({"concurrency": "-3"}, "is not a number of clients"),
+    ],
+)  # fmt: skip
+def test_rows_that_cannot_be_used_say_why(change: dict[str, str], reason: str) -> None:
+    assert reason in (unusable(ROW | change) or "")
+
+
+def test_usable_rows() -> None:
+    assert unusable(ROW) is None
+    assert unusable(ROW | {"metric": "output_tok_per_s", "concurrency": "max"}) is None
+    assert unusable(ROW | {"metric": "prefill_tok_per_s", "concurrency": "", "osl": ""}) is None
+
+
+def test_lengths_of_the_nightly_benchmark_are_nine_tenths_of_the_nominal_ones() -> None:
+    source = "AIConfigurator-core 0.12.0 silicon_sample.csv (Apache-2.0)"
+    spread = measured_row(ROW | {"source": source, "date": "2026-01-01", "isl": "1024", "osl": "8192"})
+    assert (spread.protocol, spread.isl, spread.osl) == ("spread", 1024 * 0.9, 8192 * 0.9)
+    fixed = measured_row(ROW | {"source": source, "date": "", "isl": "1024", "osl": "8192"})
+    assert (fixed.protocol, fixed.isl) == ("fixed", 1024.0)
+    assert measured_row(ROW).protocol == "fixed"
+
+
+def test_batches_and_saturation_are_told_by_source_and_load() -> None:
+    assert measured_row(ROW | {"source": "Mutinifni/splitwise-sim data"}).protocol == "batch"
+    assert measured_row(ROW | {"metric": "ttft_s", "osl": "1"}).protocol == "batch"
+    assert measured_row(ROW | {"metric": "output_tok_per_s", "concurrency": "max"}).protocol == "saturated"
+
+
+def test_predictions_never_see_values_or_notes(tmp_path: Path) -> None:
+    changes = [{"id": m, "metric": m} for m in ("tpot_s", "ttft_s", "output_tok_per_s", "total_tok_per_s")]
+    _, table = validate_file(write(tmp_path / "a.csv", *changes))
+    blind = [c | {"value": "1", "notes": "whatever", "quality": "B"} for c in changes]
+    _, blind_table = validate_file(write(tmp_path / "b.csv", *blind))
+    for one, other in zip(table, blind_table, strict=True):
+        assert (one["predicted"], one["low"], one["high"]) == (other["predicted"], other["low"], other["high"])
+        assert one["low"] < one["predicted"] < one["high"]
+
+
+def test_predicting_rows_together_or_alone_is_the_same() -> None:
+    rows = [measured_row(ROW | {"concurrency": str(c), "isl": str(n)}) for c in (1, 8, 40) for n in (200, 3000)]
+    together = [p.predicted for p in predict(rows)[0]]
+    alone = [predict([r])[0][0].predicted for r in rows]
+    assert together == pytest.approx(alone, rel=1e-9)
+
+
+def test_metrics_of_one_saturated_row_agree() -> None:
+    at = {"concurrency": "max", "devices": "2", "tp": "2"}
+    names = ("output_tok_per_s", "output_tok_per_s_per_device", "total_tok_per_s")
+    output, device, total = (predict([measured_row(ROW | at | {"metric": metric})])[0][0].predicted for metric in names)
+    assert output / device == pytest.approx(2.0)
+    assert total / output == pytest.approx(1200 / 200)
+
+
+def test_unknown_models_are_counted_with_their_reason(tmp_path: Path) -> None:
+    file = write(tmp_path / "a.csv", {}, {"model": "nobody/Nothing-9000B"}, {"quality": "C"})
+    found, table = validate_file(file)
+    assert (found["rows"], found["predicted"]) == (3, 1)
+    assert {s["rows"] for s in found["skipped"]} == {1}
+    assert any("Nothing-9000B" in s["reason"] for s in found["skipped"])
+    assert table[1]["predicted"] is None
+
+
+def test_errors_are_the_plain_ones() -> None:
+    made = [(1.2, 1.0), (0.5, 1.0), (2.2, 2.0), (3.0, 3.0)]
+    rows = [Prediction(measured_row(ROW | {"value": str(v)}), p, 0.9 * p, 1.1 * p) for p, v in made]
+    found = errors(rows)
+    apes = [abs(p / v - 1) for p, v in made]
+    assert found["median_ape"] == pytest.approx(statistics.median(apes))
+    assert found["median_bias"] == pytest.approx(statistics.median(p / v - 1 for p, v in made))
+    assert found["coverage"] == 0.5
+    assert worst(rows, 1)[0].predicted == 0.5
+    assert summary(4, rows, {})["metrics"]["tpot_s"]["rows"] == 4
+
+
+def test_missing_columns_and_bad_numbers_are_told_with_their_place(tmp_path: Path) -> None:
+    empty = tmp_path / "empty.csv"
+    empty.write_text("id,model\n")
+    with pytest.raises(DocumentError, match="has no column 'hardware'"):
+        read_rows(empty)
+    with pytest.raises(DocumentError, match=r":3: osl: 'many' is not a number"):
+        read_rows(write(tmp_path / "bad.csv", {}, {"osl": "many"}))
+    with pytest.raises(DocumentError):
+        read_rows(tmp_path / "nowhere.csv")
+
+
+def test_compressed_files_read_the_same(tmp_path: Path) -> None:
+    plain = write(tmp_path / "a.csv", {}, {"concurrency": "32"})
+    packed = tmp_path / "a.csv.gz"
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    assert [r.cells for r in read_rows(plain)[0]] == [r.cells for r in read_rows(packed)[0]]
+
+
+@pytest.mark.parametrize(("prefill", "decode"), [(1.4, 0.8), (0.7, 1.5)])
+def test_own_scales_find_the_factors_that_made_the_rows(prefill: float, decode: float) -> None:
+    truth = Scales(prefill=prefill, decode=decode)
+    rows = [
+        measured_row(ROW | {"metric": m, "concurrency": str(c)}) for m in ("tpot_s", "ttft_s") for c in (1, 4, 16, 64)
+    ]
+    made = predict(rows, scales=truth)[0]
+    rows = [measured_row(p.row.cells | {"value": repr(p.predicted)}) for p in made]
+    found = fit_scales(rows)
+    assert (found.prefill, found.decode) == (pytest.approx(prefill, rel=0.02), pytest.approx(decode, rel=0.02))
+
+
+def test_one_row_makes_an_assumptions_document_that_says_so(tmp_path: Path) -> None:
+    before = predict([measured_row(ROW)])[0][0].predicted
+    file = write(tmp_path / "mine.csv", {"value": repr(1.25 * before)})
+    document, report = own_assumptions(file)
+    assert report["used"] == 1
+    assert report["after"]["median_ape"] < 0.02
+    target = tmp_path / "mine.yaml"
+    target.write_text(dump_document(document))
+    again = predict([measured_row(ROW)], str(target))[0][0].predicted
+    assert again == pytest.approx(1.25 * before, rel=0.02)
+    ask = {"model": "llama-3.1-8b", "hardware": "dgx-h100", "devices": 1, "context": "1k"}
+    plain, scaled = llmcap.estimate(**ask), llmcap.estimate(**ask, assumptions=str(target))
+    assert scaled.results["tpot_s"] / plain.results["tpot_s"] == pytest.approx(document.scales.decode)
+    assert any(s["name"] == "own measurements" for s in scaled.assumptions)
+
+
+def test_a_file_without_a_usable_row_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(LlmcapError, match="no row"):
+        own_assumptions(write(tmp_path / "mine.csv", {"quality": "C"}))
+
+
+def test_empty_values_are_predicted_and_not_judged(tmp_path: Path) -> None:
+    found, table = validate_file(write(tmp_path / "a.csv", {"value": ""}))
+    assert found["predicted"] == 1
+    assert found["metrics"] == {}
+    assert np.isfinite(table[0]["predicted"])
+    assert table[0]["ape"] is None
