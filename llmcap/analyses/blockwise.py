@@ -28,6 +28,7 @@ Block = tuple[slice, ...]
 BLOCK_POINTS: Final = 24_576
 #: Points whose evaluation up to the tiers is kept for settings that come later.
 KEPT_POINTS: Final = 200_000
+_MOST_EVALUATORS: Final = 24
 #: A freed block of this size makes the C library's allocator keep memory for reuse instead of giving pages back and
 #: faulting them in again for every temporary array (glibc raises its mmap threshold to the largest freed block).
 _BALLAST_BYTES: Final = 24_000_000
@@ -58,9 +59,10 @@ class Blockwise:
         """The models of a setting; settings that differ in their tiers alone share tables."""
         found = self._evaluators.get(setting.options)
         if found is None:
-            base = self._bases.setdefault(_up_to_tiers(setting), Evaluator.of(setting))
+            key = _up_to_tiers(setting)
+            base = self._bases.get(key) or _remember(self._bases, key, Evaluator.of(setting))
             found = base if base.setting is setting else base.with_tiers_of(setting)
-            self._evaluators[setting.options] = found
+            _remember(self._evaluators, setting.options, found)
         return found
 
     def blocks(self, part: Part, tiers: Sequence[str], *, keep: bool) -> Iterator[tuple[Block, Columns]]:
@@ -103,6 +105,14 @@ class Blockwise:
             self._kept = {}
             self._kept_points = shared.cases.fits.size
         self._kept[key] = shared
+
+
+def _remember(known: dict[Options, Evaluator], key: Options, evaluator: Evaluator) -> Evaluator:
+    """Add to the models at hand; the oldest go, since each holds tables of up to some ten megabytes."""
+    known[key] = evaluator
+    while len(known) > _MOST_EVALUATORS:
+        known.pop(next(iter(known)), None)
+    return evaluator
 
 
 def blocks(shape: tuple[int, ...], points: int) -> Iterator[Block]:

@@ -121,7 +121,10 @@ class SplitSolver:
             j = t / linear
         np.floor(j, out=j)
         np.minimum(j, float(pieces.start.size - 1), out=j)
-        piece = j.astype(np.intp)
+        piece: NDArray[np.intp] | int = j.astype(np.intp)
+        first = int(np.min(piece))
+        if first == int(np.max(piece)):
+            piece = first  # one piece for all: what follows from it depends on users alone
         target -= pieces.start.take(piece)
         target -= per_chunk * j
         t = target
@@ -129,13 +132,10 @@ class SplitSolver:
         doubtful = t < 0.0  # between two pieces, or the wrong one
         np.maximum(t, 0.0, out=t)
         # Which step within it: B s + D s^2 = t, counted in full steps.
-        b = pieces.slope.take(piece)
-        b += per_chunk
-        bend = pieces.bend.take(piece)
-        bend *= share
+        b = pieces.slope.take(piece) + per_chunk
+        bend = pieces.bend.take(piece) * share
         d = bend * (chunk * chunk)
-        s = d * t
-        s *= 4.0
+        s = t * (4.0 * d)
         s += b * b
         np.sqrt(s, out=s)
         s += b
@@ -143,11 +143,11 @@ class SplitSolver:
         s += s
         np.floor(s, out=s)
         doubtful |= s >= fullest
-        d *= s
-        b += d  # B + D s
+        d = d * s
+        b = b + d  # B + D s
         t -= s * b
         head = pieces.head.take(piece)
-        if float(np.min(piece)) == 0.0 and np.max(fullest) > 1.0:
+        if first == 0 and np.max(fullest) > 1.0:
             # Few steps: the logits of several prompts share one, which makes them dearer than one prompt's each.
             count = j * fullest
             count += s
@@ -164,8 +164,7 @@ class SplitSolver:
         b -= head
         b -= full
         b *= 1.0 / chunk  # what attention and the load saved add to a token of the step
-        cell = bend * chunk
-        cell += b
+        cell = b + bend * chunk
         cell *= chunk
         cell += full - self._first
         np.divide(t - self._first, cell, out=cell)
