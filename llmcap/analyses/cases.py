@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from llmcap.analyses.estimate import check_case
+from llmcap.analyses.estimate import check_case, check_steps
 from llmcap.analyses.evaluate import Evaluator
-from llmcap.analyses.options import AXES, Options, canonical, known_options, options_from
+from llmcap.analyses.options import AXES, Options, canonical, count, known_options, options_from
 from llmcap.analyses.result import flatten, rows_of
 from llmcap.analyses.setting import resolve
 from llmcap.errors import DocumentError, LlmcapError, Problem, did_you_mean, printable
@@ -45,7 +45,7 @@ def read_cases(path: Path) -> list[dict[str, str]]:
             1,
             printable(name),
             "unknown column",
-            did_you_mean(name, known_options()) or f"known: {', '.join(known_options())}",
+            _column_hint(name),
         )
         for name in header
         if name not in known_options()
@@ -75,6 +75,12 @@ def read_cases(path: Path) -> list[dict[str, str]]:
     return rows
 
 
+def _column_hint(name: str) -> str:
+    if any(mark in name for mark in ";\t|"):
+        return "separate columns by commas"
+    return did_you_mean(name, known_options()) or f"known: {', '.join(known_options())}"
+
+
 def evaluate_cases(
     cases: Sequence[Mapping[str, Any]], defaults: Mapping[str, Any] | None = None, *, file: str = "cases"
 ) -> list[dict[str, Any]]:
@@ -99,14 +105,19 @@ def evaluate_cases(
     for index, case in enumerate(cases):
         given = {**(defaults or {}), **{k: v for k, v in case.items() if k != "_line" and str(v).strip() != ""}}
         numbers = {name: given.pop(name, default) for name, default in AXES.items()}
-        given.pop("sessions", None)
+        kept = given.pop("sessions", None)
         try:
             checked = check_case(
                 numbers["users"], numbers["context"], numbers["cached_tokens"], numbers["output_tokens"]
             )
+            if kept is not None:
+                count("sessions", kept, minimum=checked["users"])
             options = options_from(given)
-            if options not in groups:
-                resolve(options)
+            check_steps(resolve(options), checked["context"])
+        except DocumentError as error:
+            line = int(case["_line"]) if "_line" in case else index + 1
+            problems += [Problem(file, line, "", f"{p}", "") for p in error.problems]
+            continue
         except LlmcapError as error:
             line = int(case["_line"]) if "_line" in case else index + 1
             problems.append(Problem(file, line, "", error.message, error.hint))

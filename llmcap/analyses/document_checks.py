@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from llmcap.analyses.setting import model_and_digest
@@ -13,7 +12,7 @@ from llmcap.errors import DocumentError, LlmcapError, OptionError, Problem, did_
 from llmcap.specs.base import dangling, uncovered
 from llmcap.specs.loader import read_yaml
 from llmcap.specs.model import Model
-from llmcap.specs.registry import KINDS, document_type_of, find, list_ids, load
+from llmcap.specs.registry import KINDS, document_type_of, find, is_folder, list_ids, load
 
 HARDWARE_KINDS = ("server", "device", "drive", "nic", "store", "calibration", "transfers")
 MODEL_KINDS = ("model",)
@@ -64,7 +63,7 @@ def _kind_of(kinds: tuple[str, ...], name: str) -> str:
 
 def _problems(kind: str, name: str) -> list[Problem]:
     try:
-        if kind == "model" and (name.lower().endswith(".json") or Path(name).is_dir()):
+        if kind == "model" and (name.lower().endswith(".json") or is_folder(name)):
             document: Any = model_and_digest(name)[0]
             file = name
         else:

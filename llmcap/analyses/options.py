@@ -60,6 +60,8 @@ AXES: dict[str, int | str] = {
 }
 #: Options that count things, of the structure.
 _COUNTS = ("devices", "tp", "pp", "dp", "ep", "cp", "chunk_tokens", "drives", "nics", "transfers_in_flight")
+#: Beyond these a question is a slip of the pen, and tokens could no longer be counted exactly or in time.
+_LARGEST = dict.fromkeys(("users", "context", "cached_tokens", "output_tokens"), 10**9)
 _DTYPE_OPTIONS = ("weight_dtype", "activation_dtype", "kv_dtype", "attention_dtype")
 _ALIASES = {"context_tokens": "context", "isl": "context", "osl": "output_tokens", "tier": "tiers"}
 
@@ -100,6 +102,8 @@ def count(name: str, value: object, minimum: int = 1) -> int:
     except ValueError as error:
         hint = getattr(error, "hint", "") or f"write for example {example}"
         raise OptionError(option_name(name), getattr(error, "message", str(error)), hint) from None
+    if number > (most := _LARGEST.get(name, number)):
+        raise OptionError(option_name(name), f"'{printable(value)}' is too large", f"the largest is {most:,}")
     if number < minimum:
         raise OptionError(
             option_name(name), f"must be at least {minimum}, not {number}", f"write for example {example}"

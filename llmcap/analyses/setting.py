@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from llmcap.analyses.machine import Machine, compose
 from llmcap.analyses.options import Options
-from llmcap.arch.dtypes import NARROW, WEIGHT_ONLY
+from llmcap.arch.dtypes import NARROW, WEIGHT_ONLY, WIDE
 from llmcap.arch.operators import OperatorTable, operator_table
 from llmcap.arch.parameters import WeightDtypes
 from llmcap.arch.structure import Parallelism, Structure, structure_of
@@ -20,7 +19,7 @@ from llmcap.specs.assumptions import Assumptions, Statement
 from llmcap.specs.calibration import CalibrationDocument
 from llmcap.specs.engine import Engine
 from llmcap.specs.model import Dtype, Model, WeightClass
-from llmcap.specs.registry import Loaded, load_as, stamp, unchanged
+from llmcap.specs.registry import Loaded, as_path, is_folder, load_as, stamp, unchanged
 from llmcap.specs.transfers import Transfers
 
 #: Classes of weights that quantised checkpoints usually leave in bf16.
@@ -103,6 +102,7 @@ def _resolve(options: Options) -> Setting:
                 bias="unknown",
             )
         )
+    own = tuple(d for d in WIDE if machine.has_peak(d))
     if parallelism.tp > 1:
         _note_uneven(structure, parallelism, notes)
     others = [(loaded.document.id, loaded.sha256) for loaded in (engine, transfers, assumptions, calibration)]
@@ -120,7 +120,7 @@ def _resolve(options: Options) -> Setting:
         kv_dtype=kv,
         attention_dtype=attention,
         chunk_tokens=options.chunk_tokens or engine.document.chunk_tokens,
-        operators=operator_table(structure, weights, activation, kv, attention, parallelism),
+        operators=operator_table(structure, weights, activation, kv, attention, parallelism, own),
         statements=(*assumptions.document.statements, *notes),
         documents=tuple(dict.fromkeys((model_document, *machine.documents, *others))),
     )
@@ -128,12 +128,12 @@ def _resolve(options: Options) -> Setting:
 
 def model_and_digest(name: str) -> tuple[Model, tuple[str, str]]:
     """A model by id, Hugging Face id, YAML path, or the path of a config.json or its folder."""
-    path = Path(name).expanduser()
-    if name.lower().endswith(".json") or (("/" in name or "." in name) and path.is_dir()):
+    folder = is_folder(name)
+    if name.lower().endswith(".json") or (("/" in name or "." in name) and folder):
         from llmcap.specs.huggingface import load_config
         from llmcap.specs.loader import sha256_of
 
-        file = path / "config.json" if path.is_dir() else path
+        file = as_path(name) / "config.json" if folder else as_path(name)
         model, digest = load_config(file), sha256_of(file)
         stamp(file, digest)
         return model, (model.id, digest)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from llmcap.analyses.mlperf_storage import read_results
 from llmcap.errors import OptionError, did_you_mean, printable
 from llmcap.specs.hardware import CustomTier
 from llmcap.specs.loader import sha256_of
+from llmcap.specs.registry import as_path
 from llmcap.units import QuantityError, parse_quantity
 
 _THROUGH = ("host", "device", "network", "peer")
@@ -50,7 +50,7 @@ def parse_tier(text: str) -> tuple[CustomTier, list[tuple[str, str]]]:
     files: list[tuple[str, str]] = []
     fields = [("capacity", rest[0])]
     if rest[1].lower().endswith(".json"):
-        path = Path(rest[1]).expanduser()
+        path = as_path(rest[1])
         found |= read_results(path)
         files.append((path.name, sha256_of(path)))
     else:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from llmcap.analyses.estimate import answer, check_case
@@ -13,7 +12,7 @@ from llmcap.analyses.options import AXES, canonical, count, known_options, optio
 from llmcap.analyses.result import Estimate
 from llmcap.analyses.setting import resolve
 from llmcap.errors import LlmcapError, OptionError, did_you_mean, printable
-from llmcap.specs.registry import find, list_ids, load
+from llmcap.specs.registry import as_path, exists, find, is_folder, list_ids, load
 
 FEWEST: Final = 2
 MOST: Final = 6
@@ -65,10 +64,10 @@ def setting_of(item: str) -> dict[str, Any]:
     """
     if not item:
         raise OptionError("", "an empty item to compare", "give an id, a file, or option=value")
-    if "=" in item and not Path(item).expanduser().exists():
+    if "=" in item and not exists(as_path(item)):
         return _pairs(item)
     is_file = "/" in item or item.lower().endswith((".yaml", ".yml", ".json"))
-    if is_file and Path(item).expanduser().exists():
+    if is_file and exists(as_path(item)):
         return {_kind_of_file(item): item}
     if is_file:
         find("model", item)  # a Hugging Face id, or the error that there is no such file
@@ -87,8 +86,7 @@ def setting_of(item: str) -> dict[str, Any]:
 
 
 def _kind_of_file(item: str) -> str:
-    path = Path(item).expanduser()
-    if path.is_dir() or path.suffix.lower() == ".json":
+    if is_folder(item) or as_path(item).suffix.lower() == ".json":
         return "model"
     try:
         load("server", item)
@@ -112,7 +110,8 @@ def _pairs(item: str) -> dict[str, Any]:
                 "", f"'{printable(piece, 60)}' is no option=value", "write for example kv-dtype=bf16,tp=4"
             )
         if plain not in known_options():
-            raise OptionError(option_name(plain), "no such option", did_you_mean(plain, known_options()))
+            hint = did_you_mean(plain, known_options()) or f"known: {', '.join(known_options())}"
+            raise OptionError(option_name(plain), "no such option", hint)
         if plain in found:
             raise OptionError(option_name(plain), f"given twice in '{printable(item, 60)}'", "keep one")
         found[plain] = value.strip()

@@ -16,6 +16,8 @@ _BYTES: dict[str, float] = {
 
 #: Formats of eight bits or fewer: the default KV cache dtype is then fp8.
 NARROW: frozenset[str] = frozenset({"fp8", "int8", "nvfp4", "mxfp4", "int4"})
+#: Formats that weights are multiplied in as they are stored, where the device has a path for them.
+WIDE: frozenset[str] = frozenset({"fp32", "bf16", "fp16"})
 #: Formats that are stored narrow and multiplied in a wider one.
 WEIGHT_ONLY: frozenset[str] = frozenset({"mxfp4", "int4"})
 

@@ -6,10 +6,11 @@ per call and the engine is asked once per distinct m. Attention depends on posit
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import Literal
 
-from llmcap.arch.dtypes import bytes_per_element
+from llmcap.arch.dtypes import WIDE, bytes_per_element
 from llmcap.arch.parameters import WeightDtypes
 from llmcap.arch.parts import AttentionWork, ExpertWork, ScanWork, ways
 from llmcap.arch.structure import Parallelism, Structure
@@ -108,13 +109,17 @@ class OperatorTable:
     """Bytes of the largest activations alive per token of a step. [B]"""
 
 
-def compute_dtype(weight_dtype: str, activation_dtype: str) -> str:
+def compute_dtype(weight_dtype: str, activation_dtype: str, own: Container[str] = WIDE) -> str:
     """Dtype in which a matrix product runs: wide weights in their own, narrow ones in the activations'.
+
+    `own` are the wide dtypes that the device can multiply; the others run in the activations' dtype too.
 
     >>> compute_dtype("bf16", "fp8"), compute_dtype("fp8", "fp8"), compute_dtype("int4", "bf16")
     ('bf16', 'fp8', 'bf16')
+    >>> compute_dtype("fp32", "bf16", own=("bf16", "fp16"))
+    'bf16'
     """
-    return weight_dtype if weight_dtype in ("fp32", "bf16", "fp16") else activation_dtype
+    return weight_dtype if weight_dtype in WIDE and weight_dtype in own else activation_dtype
 
 
 def operator_table(
@@ -124,6 +129,7 @@ def operator_table(
     kv_dtype: str,
     attention_dtype: str,
     p: Parallelism,
+    own: Container[str] = WIDE,
 ) -> OperatorTable:
     """Lay out the operators of one device of a replica.
 
@@ -133,6 +139,8 @@ def operator_table(
     weights : WeightDtypes
     activation_dtype, kv_dtype, attention_dtype : str
     p : Parallelism
+    own : container of str
+        Wide dtypes (fp32, bf16, fp16) that the device can multiply; weights of another run in `activation_dtype`.
 
     Returns
     -------
@@ -142,7 +150,7 @@ def operator_table(
 
     def gemm(name: str, layers: int, k: float, n: float, weight_class: str) -> Gemm:
         stored = weights.of(weight_class)
-        runs = compute_dtype(stored, activation_dtype)
+        runs = compute_dtype(stored, activation_dtype, own)
         row = k * bytes_per_element(runs) + n * RESIDUAL_BYTES
         return Gemm(name, layers, k, n, stored, runs, k * n * weights.bytes_of(weight_class), row)
 
@@ -158,7 +166,7 @@ def operator_table(
             gemms.append(gemm(f"{part.name}.{matrix.name}", layers, k, n, matrix.weight_class))
             widest = max(widest, n)
         if part.experts is not None:
-            experts.append(_experts(part.name, layers, part.experts, weights, activation_dtype, p))
+            experts.append(_experts(part.name, layers, part.experts, weights, activation_dtype, p, own))
             widest = max(widest, 3.0 * part.experts.top_k * part.experts.intermediate / p.expert_slices)
         move = part.elementwise * RESIDUAL_BYTES / p.tp + 4.0 * hidden * RESIDUAL_BYTES
         streams.append(Stream(f"{part.name}.elementwise", layers, move))
@@ -181,10 +189,16 @@ def operator_table(
 
 
 def _experts(
-    name: str, layers: int, work: ExpertWork, weights: WeightDtypes, activation_dtype: str, p: Parallelism
+    name: str,
+    layers: int,
+    work: ExpertWork,
+    weights: WeightDtypes,
+    activation_dtype: str,
+    p: Parallelism,
+    own: Container[str],
 ) -> Experts:
     stored = weights.of("expert")
-    runs = compute_dtype(stored, activation_dtype)
+    runs = compute_dtype(stored, activation_dtype, own)
     b = bytes_per_element(runs)
     groups = p.expert_group // p.expert_slices
     moved = 4.0 * work.hidden + work.active_per_token / groups * (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import io
 import os
@@ -36,7 +37,7 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
         "Hit ratio of a request trace at every capacity, and on a server's tiers.",
     ),
     "explain": ("llmcap.cli.explain", "explain", "Derive one estimate operator by operator, with the numbers put in."),
-    "compare": ("llmcap.cli.compare", "compare", "Set machines, models or settings side by side, and say why they differ."),
+    "compare": ("llmcap.cli.compare", "compare", "Machines, models or settings side by side, and why they differ."),
     "plan": ("llmcap.cli.plan", "plan", "Solve for users, devices, DRAM, drives, bandwidth, or the cheapest machine."),
     "report": (
         "llmcap.cli.report",
@@ -137,6 +138,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def run(arguments: list[str]) -> int:
     """Run the command and return its exit status."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by the caller, as by `>&-`
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         # A terminal or pipe that cannot show a letter gets its code instead of an error.
         if isinstance(stream, io.TextIOWrapper):
@@ -158,6 +162,11 @@ def run(arguments: list[str]) -> int:
         return 130
     except BrokenPipeError:
         return _reader_gone()
+    except (OSError, MemoryError) as error:
+        # What the machine refuses (a full disk, a closed stream, a name too long, memory) is no bug of the model.
+        if _debugging(arguments):
+            raise
+        return _refused(error)
     except Exception as error:
         if _debugging(arguments):
             raise
@@ -231,15 +240,32 @@ def _usage(error: Any) -> int:
 
 
 def _fail(text: str, status: int) -> int:
-    sys.stdout.flush()
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _silence_stdout()
     print(f"Error: {text}", file=sys.stderr)
     return status
 
 
+def _refused(error: OSError | MemoryError) -> int:
+    if isinstance(error, MemoryError):
+        return _fail("the question needs more memory than this machine has. Ask for shorter contexts or fewer cases", 2)
+    reason = error.strerror or str(error)
+    if error.filename is None:
+        return _fail(f"the answer cannot be written: {printable(reason, 200)}. Make room, or name a file with -o", 2)
+    return _fail(f"'{printable(error.filename, 200)}': {printable(reason, 200)}. Name another file", 2)
+
+
 def _reader_gone() -> int:
-    # The interpreter flushes stdout once more at its end, which must not fail again.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    _silence_stdout()
     return 0
+
+
+def _silence_stdout() -> None:
+    # The interpreter flushes stdout once more at its end, which must not fail again.
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _debugging(arguments: list[str]) -> bool:

@@ -49,4 +49,5 @@ def check_hardware(names: Several = None) -> None:
     """
     from llmcap.analyses.document_checks import HARDWARE_KINDS, check_documents
 
-    write_text(f"{check_documents(HARDWARE_KINDS, names or [])} hardware documents are sound", None)
+    checked = check_documents(HARDWARE_KINDS, names or [])
+    write_text(f"{checked} hardware document{' is' if checked == 1 else 's are'} sound", None)

@@ -84,4 +84,5 @@ def check_models(names: Several = None) -> None:
     """
     from llmcap.analyses.document_checks import MODEL_KINDS, check_documents
 
-    write_text(f"{check_documents(MODEL_KINDS, names or [])} model documents are sound", None)
+    checked = check_documents(MODEL_KINDS, names or [])
+    write_text(f"{checked} model document{' is' if checked == 1 else 's are'} sound", None)

@@ -32,15 +32,17 @@ def write_file(file: Path, write: Callable[[Path], object], option: str = "--out
     """
     folder = file.parent
     shown = printable(str(file), 200)
-    if not folder.is_dir():
-        raise OptionError(option, f"there is no folder '{printable(str(folder), 200)}'", "create it first")
-    if file.is_dir():
-        raise OptionError(option, f"'{shown}' is a folder", "name a file in it")
-    if file.exists() and not file.is_file():  # a pipe or a device has no half-written state
-        write(file)
-        return
     try:
+        if not folder.is_dir():
+            raise OptionError(option, f"there is no folder '{printable(str(folder), 200)}'", "create it first")
+        if file.is_dir():
+            raise OptionError(option, f"'{shown}' is a folder", "name a file in it")
+        if file.exists() and not file.is_file():  # a pipe or a device has no half-written state
+            write(file)
+            return
         handle, name = tempfile.mkstemp(prefix=f".{file.name[:40]}.", suffix=file.suffix, dir=folder)
+    except BrokenPipeError:  # the reader left
+        raise
     except OSError as error:
         raise OptionError(option, f"'{shown}' cannot be written: {error.strerror}", "choose another file") from None
     os.close(handle)

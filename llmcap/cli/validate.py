@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -71,11 +70,12 @@ def _measured(name: str, assumptions: str, engine: str | None, form: str) -> tup
     """The summary in the form asked for, and the rows with their predictions as CSV."""
     from llmcap.analyses.measured import shipped_files, validate_file, validate_files
     from llmcap.report.tables import csv_text, json_text, markdown_text
+    from llmcap.specs.registry import as_path
 
     if name == "shipped":
         summary, table = validate_files(shipped_files(), assumptions, engine)
     else:
-        summary, table = validate_file(Path(name).expanduser(), assumptions, engine)
+        summary, table = validate_file(as_path(name), assumptions, engine)
     rows: list[dict[str, Any]] = [{"metric": m, "by": "", "group": "all", **e} for m, e in summary["metrics"].items()]
     rows += summary["groups"]
     if form == "json":

@@ -95,7 +95,7 @@ def search_roots() -> list[Path]:
         # An empty entry must not come to mean the working directory.
         if not entry.strip():
             continue
-        root = _as_path(entry)
+        root = as_path(entry)
         if not root.is_dir():
             raise OptionError("LLMCAP_PATH", f"'{printable(entry, 200)}' is not a folder", "name folders that exist")
         roots.append(root)
@@ -120,8 +120,8 @@ def find(kind: str, name: str) -> Path:
     if kind == "model" and (path := _by_huggingface(name)) is not None:
         return path
     if _looks_like_path(name):
-        path = _as_path(name)
-        if _exists(path):
+        path = as_path(name)
+        if exists(path):
             return path
         if not (kind == "model" and re.fullmatch(r"[\w.-]+/[\w.-]+", name) and not name.endswith(_EXTENSIONS)):
             hint = "check the path, or give an id as 'llmcap models list' and 'llmcap hardware list' show them"
@@ -181,14 +181,24 @@ def _looks_like_path(name: str) -> bool:
     return any(separator in name for separator in separators) or name.lower().endswith(_EXTENSIONS)
 
 
-def _as_path(name: str) -> Path:
+def is_folder(name: str) -> bool:
+    """Whether there is a folder of that name."""
+    try:
+        return as_path(name).is_dir()
+    except (OSError, ValueError):  # a name that is too long, or holds a NUL
+        return False
+
+
+def as_path(name: str) -> Path:
+    """The path that a name stands for, `~` expanded where there is such a home."""
     try:
         return Path(name).expanduser()
     except RuntimeError:  # the home of a user who does not exist
         return Path(name)
 
 
-def _exists(path: Path) -> bool:
+def exists(path: Path) -> bool:
+    """Whether there is such a file or folder; a name that no file can have is none."""
     try:
         return path.exists()
     except (OSError, ValueError):  # a name that is too long, or holds a NUL

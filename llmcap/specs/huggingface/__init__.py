@@ -18,6 +18,7 @@ from llmcap.specs.huggingface.ordinary import DENSE, Rule, Traits, ordinary
 from llmcap.specs.huggingface.prediction import count_apart
 from llmcap.specs.huggingface.quantization import weight_dtypes
 from llmcap.specs.model import Model
+from llmcap.specs.registry import is_folder
 
 __all__ = ["import_config", "load_config", "model_types"]
 
@@ -79,7 +80,7 @@ def load_config(path: Path, *, name: str | None = None) -> Model:
     DocumentError
         The file is missing, is no JSON object, or holds a model that is not understood.
     """
-    file = path / "config.json" if path.is_dir() else path
+    file = path / "config.json" if is_folder(str(path)) else path
     try:
         if file.stat().st_size > _MAX_BYTES:
             raise _refused(str(file), "is too large for a config.json", "give the file of the model repository")

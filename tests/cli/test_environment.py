@@ -1,0 +1,160 @@
+"""What the machine refuses (full disks, closed streams, names too long) ends in one clear line, never as a bug."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import llmcap as package
+
+FULL = Path("/dev/full")
+LONG = "x/" * 3000
+needs_full = pytest.mark.skipif(not FULL.exists(), reason="no /dev/full here")
+
+
+def shell(command: str) -> subprocess.CompletedProcess[str]:
+    text = f"{sys.executable} -m llmcap {command}"
+    return subprocess.run(["bash", "-c", text], capture_output=True, text=True, check=False)
+
+
+@needs_full
+@pytest.mark.parametrize("command", ["estimate --context 1k", "schema model", "models list", "--version"])
+def test_a_full_disk_behind_stdout_is_told(command: str) -> None:
+    ran = shell(f"{command} > /dev/full")
+    assert ran.returncode == 2
+    assert ran.stderr.startswith("Error: the answer cannot be written")
+    assert "bug" not in ran.stderr
+    assert ran.stderr.count("\n") == 1
+
+
+@needs_full
+def test_a_full_disk_behind_a_file_is_told(llmcap: Callable[..., Any]) -> None:
+    ran = llmcap("estimate", "--context", "1k", "--format", "csv", "-o", FULL)
+    assert (ran.status, ran.out) == (2, "")
+    assert "--output: '/dev/full' cannot be written" in ran.err
+
+
+def test_a_closed_stdout_is_no_bug() -> None:
+    assert (shell("estimate --context 1k >&-").returncode, shell("estimate --users x >&-").returncode) == (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [
+        (["estimate", "--model", LONG], 3),
+        (["estimate", "--model", LONG + "config.json"], 3),
+        (["estimate", "--hardware", LONG], 3),
+        (["estimate", "--cases", LONG], 3),
+        (["models", "import", LONG], 3),
+        (["models", "check", LONG], 3),
+        (["models", "show", "~no-such-user-anywhere/x"], 3),
+        (["models", "import", "~no-such-user-anywhere/x"], 3),
+        (["validate", "--measured", LONG], 3),
+        (["validate", "--measured", "~no-such-user-anywhere/x"], 3),
+        (["replay", LONG], 2),
+        (["estimate", "--context", "1k", "-o", "x" * 300], 2),
+        (["estimate", "--context", "1k", "-o", LONG], 2),
+        (["estimate", "--context", "1k", "--plot", "x" * 300 + ".png"], 2),
+    ],
+    ids=lambda value: "-".join(word[:12] for word in value) if isinstance(value, list) else None,
+)
+def test_names_that_no_file_can_have(llmcap: Callable[..., Any], arguments: list[str], status: int) -> None:
+    ran = llmcap(*arguments)
+    assert ran.status == status, ran.err
+    assert ran.err.startswith("Error: ")
+    assert "bug" not in ran.err
+    assert len(ran.err) < 2500
+
+
+def test_python_raises_llmcap_s_own_errors_for_such_names() -> None:
+    with pytest.raises(package.DocumentError):
+        package.estimate(model=LONG)
+    with pytest.raises(package.DocumentError):
+        package.load_model("~no-such-user-anywhere/config.json")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_that_may_not_be_read(llmcap: Callable[..., Any], tmp_path: Path) -> None:
+    file = tmp_path / "model.yaml"
+    file.write_text("schema: llmcap.model/1\n", encoding="utf-8")
+    file.chmod(0)
+    ran = llmcap("estimate", "--model", file)
+    assert ran.status == 3
+    assert "cannot be read" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--users", "1e12"], ["--users", "too large", "1,000,000,000"]),
+        (["--context", "1e11"], ["--context", "too large"]),
+        (["--context", "1e9", "--users", "1e9"], ["--users", "tokens"]),
+        (["--context", "1e9", "--chunk-tokens", "7"], ["--chunk-tokens", "prefill steps", "shorten --context"]),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_sizes_that_would_take_forever_are_refused(
+    llmcap: Callable[..., Any], arguments: list[str], words: list[str]
+) -> None:
+    ran = llmcap("estimate", *arguments)
+    assert (ran.status, ran.out) == (2, "")
+    for word in words:
+        assert word in ran.err
+
+
+def test_a_case_s_broken_documents_are_told_line_by_line(llmcap: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "engine.yaml").write_text("schema: llmcap.engine/1\nid: mine\nname: mine\nspeed: 1\n", encoding="utf-8")
+    cases = tmp_path / "cases.csv"
+    cases.write_text(f"engine,users\n{tmp_path}/engine.yaml,1\n,many\n,4\n", encoding="utf-8")
+    ran = llmcap("estimate", "--cases", cases)
+    assert ran.status == 3
+    assert "\\n" not in ran.err
+    assert "cases.csv:2: " in ran.err
+    assert "cases.csv:3: --users" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("model;users\nllama-3.1-8b;1\n", ["cases.csv:1", "commas"]),
+        ("users,sessions\n1,some\n", ["cases.csv:2", "--sessions"]),
+        ("users,sessions\n8,4\n", ["cases.csv:2", "--sessions", "at least 8"]),
+    ],
+)
+def test_tables_that_people_write(llmcap: Callable[..., Any], tmp_path: Path, text: str, words: list[str]) -> None:
+    cases = tmp_path / "cases.csv"
+    cases.write_text(text, encoding="utf-8")
+    ran = llmcap("estimate", "--cases", cases)
+    assert (ran.status, ran.out) == (3, "")
+    for word in words:
+        assert word in ran.err
+
+
+def test_too_many_users_hear_of_sessions(llmcap: Callable[..., Any]) -> None:
+    ran = llmcap("estimate", "--users", "500", "--context", "128k")
+    assert ran.status == 4
+    assert "--sessions 500" in ran.err
+
+
+def test_one_document_is_sound_and_several_are(llmcap: Callable[..., Any]) -> None:
+    assert llmcap("models", "check", "llama-3.1-8b").out == "1 model document is sound\n"
+    assert llmcap("hardware", "check", "b200", "dgx-b200").out == "2 hardware documents are sound\n"
+
+
+def test_wide_weights_run_on_a_device_without_their_peak() -> None:
+    """Gaudi 3 lists no fp32 peak: the fp32 weights of GPT-2 are stored wide and multiplied in bf16."""
+    answer = package.estimate(model="gpt2", hardware="gaudi3-8x", context=1000)
+    assert (answer.inputs["weight_dtype"], answer.inputs["activation_dtype"]) == ("fp32", "bf16")
+    assert {g.compute_dtype for g in answer.setting.operators.gemms} == {"bf16"}
+    assert all(g.weight_bytes == 4.0 * g.k * g.n for g in answer.setting.operators.gemms)
+    assert answer.results["ttft_s"] > 0.0
+
+
+def test_an_estimate_in_a_session_is_short() -> None:
+    assert len(repr(package.estimate(context=1000))) < 9000
