@@ -40,6 +40,16 @@ _EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
         "llmcap estimate --tier 'cxl:2 TB:100 GB/s' --drives 4",
         "llmcap estimate --cases cases.csv -o answers.csv",
     ),
+    "explain": ("llmcap explain --context 32k --term prefill", "llmcap explain --term tier:nvme --format json"),
+    "compare": (
+        "llmcap compare dgx-b200 dgx-h200 dgx-h100 --context 128k",
+        "llmcap compare tp=8 tp=4,dp=2 kv-dtype=bf16 --users 8 --context 64k",
+    ),
+    "plan": (
+        "llmcap plan --users-max --ttft 2s --tpot 50ms --context 32k",
+        "llmcap plan --drives-min --sessions 50k --context 100k --ttft 1s",
+        "llmcap plan --cheapest --users 8 --context 32k --ttft 5s --prices hyperscaler-2026-04",
+    ),
     "models": (
         "llmcap models show llama-4-maverick --context 1M",
         "llmcap models import path/to/config.json -o my-model.yaml",

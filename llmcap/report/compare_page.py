@@ -23,13 +23,6 @@ _FORMS: Final[dict[str, Callable[[Any], str]]] = {
     "USD/h": lambda v: f"{v:,.2f} USD",
     "USD": lambda v: f"{v:,.3g} USD",
 }
-_COSTS: Final = {
-    "power_w": "power",
-    "energy_j_per_output_token": "energy per output token",
-    "usd_per_hour": "cost of an hour",
-    "usd_per_million_output_tokens": "cost of 1M output tokens",
-    "usd_per_million_tokens": "cost of 1M tokens, all",
-}
 
 
 def compare_page(sides: Comparison, width: int = 120) -> str:
@@ -78,7 +71,7 @@ def _head(name: str) -> str:
 
 def _label(metric: str) -> str:
     tier, _, column = metric.rpartition(" ")
-    known = _COSTS.get(column) or (GLOSSARY[column].label if column in GLOSSARY else column)
+    known = GLOSSARY[column].label if column in GLOSSARY else column
     return f"{tier}: {known}" if tier else known
 
 
