@@ -9,11 +9,16 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from llmcap import display as _display
+
 if TYPE_CHECKING:
     from llmcap.analyses.claims import validate_suite as validate_suite
     from llmcap.analyses.estimate import estimate as estimate
     from llmcap.analyses.estimate import load_hardware as load_hardware
     from llmcap.analyses.estimate import load_model as load_model
+    from llmcap.analyses.frames import compare as compare
+    from llmcap.analyses.frames import explain as explain
+    from llmcap.analyses.frames import plan as plan
     from llmcap.analyses.replay import replay as replay
     from llmcap.analyses.result import Estimate as Estimate
     from llmcap.analyses.tier_table import tiers as tiers
@@ -29,6 +34,9 @@ _HOMES = {
     "estimate": "llmcap.analyses.estimate",
     "load_model": "llmcap.analyses.estimate",
     "load_hardware": "llmcap.analyses.estimate",
+    "compare": "llmcap.analyses.frames",
+    "explain": "llmcap.analyses.frames",
+    "plan": "llmcap.analyses.frames",
     "tiers": "llmcap.analyses.tier_table",
     "replay": "llmcap.analyses.replay",
     "validate_suite": "llmcap.analyses.claims",
@@ -37,6 +45,12 @@ _HOMES = {
     "DocumentError": "llmcap.errors",
     "CapacityError": "llmcap.errors",
 }
+
+# Answers lie below what draws them; only the package as a whole knows both.
+for _answer, _name in (("Estimate", "estimate"), ("TierTable", "tiers"), ("Replay", "replay")):
+    for _form in ("html", "markdown"):
+        _display.register(_answer, _form, "llmcap.report.notebook", f"{_name}_{_form}")
+
 __all__ = ["__version__", *sorted(_HOMES)]
 
 

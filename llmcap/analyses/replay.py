@@ -22,6 +22,7 @@ from llmcap.analyses.result import setting_inputs
 from llmcap.analyses.setting import Setting, resolve
 from llmcap.analyses.trace_generator import Population, make_up, population
 from llmcap.analyses.traces import Progress, Trace, read_trace
+from llmcap.display import Displayed
 from llmcap.engine.stack_distance import hits_at, hits_by_capacity, needed_capacities, previous_access, running_maximum
 from llmcap.errors import OptionError, printable
 from llmcap.units import parse_quantity
@@ -81,7 +82,7 @@ class Reuse:
 
 
 @dataclass(frozen=True, slots=True)
-class Replay:
+class Replay(Displayed):
     """The answer to `replay`: `to_dict()` is the JSON of the command, `to_frame()` one of its tables."""
 
     inputs: dict[str, Any]

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from llmcap.analyses.evaluate import LIMITS, Columns
 from llmcap.analyses.setting import Setting
+from llmcap.display import Displayed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -150,7 +151,7 @@ def _tier_row(tier: str, values: dict[str, Array], i: int, fits: bool) -> dict[s
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class Estimate(Displayed):
     """The answer to one question.
 
     `to_dict()` is the JSON document of the command, `tiers` its list of tiers, `to_frame()` one row per tier.

@@ -22,6 +22,7 @@ from llmcap.analyses.tier_columns import (
 )
 from llmcap.analyses.tier_question import Extras, Grid, check, extras_of, grid_of
 from llmcap.analyses.tier_words import notes_of
+from llmcap.display import Displayed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,7 +31,7 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class TierTable:
+class TierTable(Displayed):
     """Rows of the question, one per case and tier: contexts outermost, then cached prefixes, users, tiers."""
 
     setting: Setting

@@ -77,6 +77,15 @@ ChunkCases = Annotated[
         "Running", "--chunk-cases", metavar="N", help="Cases evaluated together; bounds the memory (default: 131072)."
     ),
 ]
+Plot = Annotated[
+    list[str] | None,
+    _option(
+        "Output", "--plot", metavar="KIND[=FILE]",
+        help="Also draw a figure (.png, .svg, .pdf; default: SCENARIO-KIND.png): prefill, cache, reload, tiers, "
+        "break-even, roofline, pareto, memory, or cost with --prices. May be repeated.",
+    ),
+]  # fmt: skip
+Prices = Annotated[str | None, _option("Output", "--prices", metavar="ID|FILE", help="Price list for --plot cost.")]
 Quiet = Annotated[bool, _option("Running", "--quiet", "-q", help="No size and no progress on stderr.")]
 
 
@@ -93,6 +102,8 @@ def sweep(
     workers: Workers = None,
     scheduler: Scheduler = None,
     chunk_cases: ChunkCases = None,
+    plot: Plot = None,
+    prices: Prices = None,
     quiet: Quiet = False,
 ) -> None:
     """Evaluate every case of a scenario into a CSV or Parquet file.
@@ -127,6 +138,10 @@ def sweep(
         return
     say: Callable[[str], None] = (lambda text: None) if quiet else (lambda text: print(text, file=sys.stderr))
     say(_size(planned, job))
+    if plot:
+        _plot(plot, prices, job, output, say)
+        if output is None:
+            return
     if scheduler is not None:
         _on_cluster(job, planned, output, scheduler, resume, say)
         return
@@ -234,6 +249,34 @@ def _on_cluster(
 
     rows = run_on_cluster(job, planned, output, scheduler, resume=resume)
     say(f"{rows:,} rows in {output}")
+
+
+def _plot(kinds: list[str], prices: str | None, job: Job, output: Path | None, say: Callable[[str], None]) -> None:
+    """Figures of the scenario, drawn before its rows: what cannot be drawn costs no sweep."""
+    from llmcap.analyses.survey import Survey
+    from llmcap.cli.output import write_file
+    from llmcap.report.figures.style import format_of, rendered, styled
+    from llmcap.report.pictures import Material, picture
+    from llmcap.specs.prices import PriceList
+    from llmcap.specs.registry import load_as
+    from llmcap.specs.scenario import Scenario
+
+    scenario = Scenario.model_validate(job.scenario)
+    folder = output.parent if output is not None else Path()
+    wanted = [text.partition("=") for text in kinds]
+    files = [(kind, Path(name) if name else folder / f"{scenario.id}-{kind}.png") for kind, _, name in wanted]
+    forms = [format_of(file) for _, file in files]
+    listed = load_as(PriceList, "prices", prices).document if prices else None
+    material = Material(Survey(scenario, listed))
+    for (kind, file), form in zip(files, forms, strict=True):
+        with styled():
+            found = picture(kind, material)
+            if found is None:
+                hint = "give --prices" if kind == "cost" and listed is None else "choose another kind"
+                raise OptionError("--plot", f"the scenario has no figure '{kind}'", hint)
+            content = rendered(found.figure, form)
+        write_file(file, lambda path, content=content: path.write_bytes(content), "--plot")  # type: ignore[misc]
+        say(f"{found.caption} Figure in {file}")
 
 
 def _list_scenarios() -> None:

@@ -15,6 +15,7 @@ LEVEL = {
     "units": 0,
     "errors": 0,
     "glossary": 0,
+    "display": 0,
     "specs": 1,
     "arch": 2,
     "engine": 2,
@@ -31,6 +32,7 @@ ALLOWED = {  # distributions that a layer may import at all
     "units": set(),
     "errors": set(),
     "glossary": set(),
+    "display": set(),
     "arch": {"numpy"},
     "engine": {"numpy"},
 }

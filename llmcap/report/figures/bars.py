@@ -6,7 +6,7 @@ import textwrap
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from llmcap.report.figures.style import (
     BLUE,
@@ -46,6 +46,7 @@ def memory_stack(axes: Axes, frame: pd.DataFrame) -> None:
     """
     axes.set_title("Memory of one device")
     axes.set_xlabel("memory of one device [bytes]")
+    axes.xaxis.set_major_locator(MaxNLocator(5))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: format_bytes(value)))
     labels = list(dict.fromkeys(frame["label"]))
     places = np.arange(len(labels))[::-1]

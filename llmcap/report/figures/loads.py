@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.ticker import PercentFormatter
 
-from llmcap.report.figures.series import cases_of, label_for, varying
+from llmcap.report.figures.series import cases_of, label_for, telling, varying
 from llmcap.report.figures.style import (
     BLUE,
     INK,
@@ -53,7 +53,9 @@ def pareto(axes: Axes, frame: pd.DataFrame) -> pd.DataFrame:
     if not len(cases):
         say_empty(axes, "the users fit device memory nowhere")
         return front
-    names = varying(cases)
+    every = varying(cases)
+    told = {*telling(cases, every, "ttft_s"), *telling(cases, every, "output_tok_per_s")}
+    names = [n for n in every if n in told]
     few = next((n for n in names if 2 <= cases[n].nunique() <= len(LINES)), None)
     groups = cases.groupby(few, sort=False) if few else [("", cases)]
     for (value, rows), look in zip(groups, LINES, strict=False):

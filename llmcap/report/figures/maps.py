@@ -139,6 +139,8 @@ def _boxes(mask: Array, xs: Array, ys: Array) -> list[Array]:
         for run in [r for r in open_runs if r not in runs]:
             first = open_runs.pop(run)
             (left, right), (low, high) = (xs[run[0]], xs[run[1]]), (ys[first], ys[j])
+            if j < mask.shape[0] and mask[j, run[0] : run[1]].any():
+                high *= 1.006  # a hair of overlap, or a hair of background shows between the rows
             found.append(np.array([[left, low], [right, low], [right, high], [left, high]]))
         for run in runs:
             open_runs.setdefault(run, j)

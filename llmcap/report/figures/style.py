@@ -77,7 +77,7 @@ STYLE: Final[dict[Any, Any]] = {
     # A name with two dollar signs is a name, not a formula.
     "text.parse_math": False,
 }
-WIDTH, HEIGHT = 6.6, 4.6
+WIDTH, HEIGHT = 5.6, 4.6
 """Of a figure with one axis. [inch]"""
 
 
@@ -96,7 +96,7 @@ def tier_name(tier: object) -> str:
 
 def legend_text(text: str) -> str:
     """A label for the legend; matplotlib would leave out one that begins with an underscore."""
-    shown = printable(text, 70)
+    shown = textwrap.fill(printable(text, 110), 56)
     return f"\u200a{shown}" if shown.startswith("_") else shown
 
 
@@ -217,13 +217,14 @@ def put_footer(figure: Figure, text: str, plot_height: float = 3.0) -> None:
     plot_height : float
         Left for the axes themselves. [inch]
     """
-    lines = [line for part in text.split("\n") for line in textwrap.wrap(printable(part, 600), 112)]
+    lines = [line for part in text.split("\n") for line in textwrap.wrap(printable(part, 600), 92)]
     figure.supxlabel("\n".join(lines), x=0.01, ha="left", fontsize=7.5, color=MUTED)
     entries = 0
     for axes in figure.axes:
         legend = axes.get_legend()
         if legend is not None:
-            entries = max(entries, -(-len(legend.get_texts()) // max(legend._ncols, 1)))  # type: ignore[attr-defined]
+            lines_of_text = sum(1 + text.get_text().count("\n") for text in legend.get_texts())
+            entries = max(entries, -(-lines_of_text // max(legend._ncols, 1)))  # type: ignore[attr-defined]
     figure.set_figheight(plot_height + 0.85 + 0.19 * entries + 0.13 * len(lines))
 
 
@@ -274,6 +275,8 @@ def save(figure: Figure, path: Path | str, form: str) -> None:
 _NAMED: Final = {BLACK: "ink", INK: "ink", MUTED: "muted", RULE: "rule", SHADE: "shade"}
 _PROLOGUE: Final = re.compile(r"^.*?(?=<svg)", re.DOTALL)
 #: Comments, metadata, the style rule that would apply to the whole page, and names of groups, which nothing refers to.
+_SHORTENED: Final = re.compile(r' (?:d|x|y|width|height|points)="[^"]*"|translate\([^)]*\)')
+"""Coordinates, of which hundredths of a point are enough; the scale of letters needs all its digits."""
 _LEFT_OUT: Final = re.compile(r"<!--.*?-->|<metadata>.*?</metadata>|<style.*?</style>|(?<=<g) id=\"[^\"]*\"", re.DOTALL)
 
 
@@ -300,13 +303,16 @@ def inline_svg(figure: Figure, prefix: str) -> str:
         svg = svg.replace(colour, f"var(--figure-{name})")
     svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg, count=1)
     svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
-    svg = re.sub(r"(-?\d+\.\d\d)\d+", r"\1", re.sub(r"\n\s*", "\n", svg))
+    svg = re.sub(r"\n\s*", "\n", svg)
+    svg = _SHORTENED.sub(lambda m: re.sub(r"\d+\.\d{4,}", lambda n: f"{float(n[0]):.2f}", m[0]), svg)
     return svg.replace("<svg", '<svg aria-hidden="true" focusable="false"', 1).strip()
 
 
 def shown_value(name: str, value: Any) -> str:
     """An input as part of a line's label: '10 users', 'TP 8', '128k tokens', 'dgx-b200'."""
     entry = GLOSSARY.get(name)
+    if name == "tier":
+        return tier_name(value)
     if isinstance(value, str):
         return printable(value, 40) if name in ("model", "hardware", "override") else f"{label_of(name)} {value}"
     if entry is not None and entry.unit == "B":

@@ -51,7 +51,8 @@ for (const block of document.querySelectorAll("[data-table]")) {
   const picks = [];
   heads.forEach((head, column) => {
     const values = new Set(rows.map((row) => shown(row.cells[column])));
-    if (head.dataset.pick === undefined || values.size < 2 || values.size > 12) return;
+    const long = Math.max(...Array.from(values, (value) => value.length)) > 28;
+    if (head.dataset.pick === undefined || long || values.size < 2 || values.size > 12 || values.size === rows.length) return;
     const select = labelled(head.textContent.trim(), document.createElement("select"));
     select.append(new Option("all", ""), ...Array.from(values, (value) => new Option(value, value)));
     picks.push([column, select]);
