@@ -75,7 +75,7 @@ def _question(plan: Plan) -> str:
     if "users" in i:
         load = f"{i['users']:,} user{'s' * (i['users'] > 1)} x {load}"
     if i.get("sessions", 0) > i.get("users", 0):
-        load += f", {i['sessions']:,} sessions kept"
+        load += f", {format_count(i['sessions'])} sessions kept"
     limits = [f"TTFT {format_seconds(o['ttft_s'])}"] if "ttft_s" in o else []
     limits += [f"TPOT {format_seconds(o['tpot_s'])}"] if "tpot_s" in o else []
     within = f", within {' and '.join(limits)}" if limits else ""
