@@ -14,17 +14,36 @@ from llmcap.errors import OptionError
 Row = dict[str, Any]
 #: More users than this at once are no machine's business.
 MOST_USERS = 1_000_000
+_BLOCK = 16_384
 
 
 def most_users(asked: Asked, evaluator: Evaluator | None = None) -> int:
-    """Largest number of active users that keeps all objectives; 0 when not even one does."""
+    """Largest number of active users up to which every number keeps all objectives; 0 when not even one does.
+
+    Times rise with the users, so that the turning point is searched for. With pipeline stages they do not always: a
+    second step fills the stages that one step leaves idle. Then every number is tried.
+    """
     try:
         evaluator = evaluator or asked.evaluator()
     except OptionError:
         return 0
     tokens = asked.load.context + asked.load.output
-    room = min(float(evaluator.memory.users_held(tokens)), float(MOST_USERS))
-    return last_true(lambda users: asked.measure(evaluator, users).holds, 1, int(room)) or 0
+    room = int(min(float(evaluator.memory.users_held(tokens)), float(MOST_USERS)))
+    if evaluator.setting.parallelism.pp > 1:
+        return scan(asked, evaluator, room)
+    return last_true(lambda users: asked.measure(evaluator, users).holds, 1, room) or 0
+
+
+def scan(asked: Asked, evaluator: Evaluator, most: int) -> int:
+    """Try every number of users up to `most`, in blocks, until one fails."""
+    done = 0
+    while done < most:
+        block = np.arange(done + 1.0, min(done + _BLOCK, most) + 1.0)
+        holds = asked.measure(evaluator, block).holds
+        if not holds.all():
+            return done + int(np.argmin(holds))
+        done += block.size
+    return most
 
 
 def binding(asked: Asked, users: int) -> tuple[str, list[Row]]:
@@ -79,10 +98,3 @@ def _changes(asked: Asked) -> list[dict[str, Any]]:
     if asked.objectives.tier == "nvme" and tiers["nvme"].drive is not None:
         found.append({"drives": tiers["nvme"].members // machine.servers + 2})
     return found
-
-
-def scan(asked: Asked, most: int) -> int:
-    """The same answer by trying every number: the slow twin for tests."""
-    evaluator = asked.evaluator()
-    holds = asked.measure(evaluator, np.arange(1.0, most + 1.0)).holds
-    return int(most if holds.all() else np.argmin(holds))

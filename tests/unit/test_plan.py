@@ -71,6 +71,19 @@ def test_most_users_is_what_trying_every_number_finds(seed: int) -> None:
     assert found.feasible == (users > 0)
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_with_pipeline_stages_every_number_up_to_the_answer_keeps_the_objectives(seed: int) -> None:
+    """Two steps may be faster than one there, so the first number that fails is the end."""
+    rng = random.Random(4000 + seed)
+    asked = {"model": "llama-3.1-8b", "hardware": "dgx-h100", "context": rng.randint(50, 3000), "tp": 4, "pp": 2,
+             "output_tokens": 20, "chunk_tokens": rng.choice((2048, 8192))}  # fmt: skip
+    _, ttft, _ = times(asked, rng.randint(1, 60))
+    users = plan("users-max", ttft=ttft, sensitivity=False, **asked).answer["users"]
+    assert users >= 1
+    assert [n for n in range(1, min(users, 80) + 1) if not keeps(asked, n, ttft, None)] == []
+    assert not keeps(asked, users + 1, ttft, None)
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_fewest_devices_is_what_trying_every_number_finds(seed: int) -> None:
     rng = random.Random(2000 + seed)
