@@ -31,7 +31,7 @@ WAITING: Final = 0.8
 ELSEWHERE_LAUNCH: Final = 45.0
 FAMILIES: Final = ("hopper", "blackwell")
 #: Weight of a row by its metric.
-_METRIC_WEIGHT: Final = {"tpot_s": 1.0, "ttft_s": 0.7}
+_METRIC_WEIGHT: Final = {"tpot_s": 1.0, "ttft_s": 1.0}
 _THROUGHPUT_WEIGHT: Final = 0.7
 
 
@@ -52,8 +52,8 @@ def _scalars() -> tuple[Scalar, ...]:
         Scalar("decode.layer", 6.0, 10.0, 0.0, 400.0),
         Scalar("decode.recurrent", 15.0, 20.0, 0.0, 150.0),
         Scalar("decode.sequence", 2.0, 4.0, 0.0, 2000.0),
-        Scalar("prefill.step", 15e3, 20e3, 0.0, 300e3),
-        Scalar("prefill.layer", 200.0, 200.0, 0.0, 4000.0),
+        Scalar("prefill.step", 15e3, 40e3, 0.0, 300e3),
+        Scalar("prefill.layer", 200.0, 400.0, 0.0, 4000.0),
         Scalar("prefill.recurrent", 200.0, 500.0, 0.0, 8000.0),
         Scalar("prefill.latent", 200.0, 300.0, 0.0, 8000.0),
         Scalar("prefill.experts", 200.0, 200.0, 0.0, 4000.0),
@@ -62,7 +62,7 @@ def _scalars() -> tuple[Scalar, ...]:
         Scalar("decode_attention", 1.1, 0.3, 0.5, 2.0),
         Scalar("decode_all_reduce", 1.1, 0.3, 0.4, 2.5),
         Scalar("spread.interleave", 1.0, 0.3, 0.1, 2.5),
-        Scalar("spread.burst", 0.06, 0.05, 0.0, 1.0),
+        Scalar("spread.burst", 0.05, 0.01, 0.0, 1.0),
         Scalar("fixed.interleave", 0.8, 0.3, 0.0, 2.5),
         Scalar("fixed.burst", 0.06, 0.1, 0.0, 1.0),
         Scalar("fixed.own", 1.5, 0.8, 0.6, 6.0),
@@ -73,6 +73,7 @@ def _scalars() -> tuple[Scalar, ...]:
         Scalar("dispatch", 1000.0, 3000.0, 0.0, 60e3),
     ]
     for family in FAMILIES:
+        found.append(Scalar(f"{family}.prefill_all_reduce", 1.0, 0.3, 0.3, 3.0))
         for d in GEMM_DTYPES:
             found.append(Scalar(f"{family}.gemm.{d}.decode", 1.0, 0.15, 0.5, 2.0))
             found.append(Scalar(f"{family}.gemm.{d}.prefill", 1.05, 0.2, 0.5, 2.5))
@@ -152,9 +153,12 @@ class Composition:
         total = parts["other"] + self._by_family(p, "gemm", phase, GEMM_DTYPES, parts)
         total = total + self._by_family(p, "experts", phase, EXPERT_DTYPES, parts)
         if phase == "prefill":
-            return np.asarray(total + parts["attention"] + parts["all_reduce"])
-        attention, reduce = p[_INDEX["decode_attention"]], p[_INDEX["decode_all_reduce"]]
-        return np.asarray(total + attention * parts["attention"] + reduce * parts["all_reduce"])
+            reduce = np.ones_like(parts["all_reduce"])
+            for family, here in self.members.items():
+                reduce = np.where(here, p[_INDEX[f"{family}.prefill_all_reduce"]], reduce)
+            return np.asarray(total + parts["attention"] + reduce * parts["all_reduce"])
+        attention, all_reduce = p[_INDEX["decode_attention"]], p[_INDEX["decode_all_reduce"]]
+        return np.asarray(total + attention * parts["attention"] + all_reduce * parts["all_reduce"])
 
     def _by_family(
         self, p: Array, kind: str, what: str, dtypes: Sequence[str], parts: Mapping[str, Array], *, count: bool = False
@@ -182,7 +186,7 @@ def fold(row: MeasuredRow, folds: int = FOLDS) -> int:
 
 
 def weights(rows: Sequence[MeasuredRow]) -> Array:
-    """Weight of each row: groups of many rows count less per row, and metrics as noisy as TTFT less."""
+    """Weight of each row: groups of many rows count less per row, and rates less than latencies."""
     group = [(r.model, r.hardware, r.weight_dtype) for r in rows]
     size = Counter(group)
     middle = float(np.median(list(size.values()))) if size else 1.0
@@ -275,6 +279,7 @@ def sections(p: Array, engine: Mapping[str, Any]) -> dict[str, Any]:
                 "decode": q(f"{name}.decode"),
             }
         families[family] = {"gemm": gemm, "experts": experts} if gemm else {"experts": experts}
+        families[family]["prefill_all_reduce"] = q(f"{family}.prefill_all_reduce")
     old = engine["serving"]
     return {
         "prefill": overhead("prefill", ("recurrent", "latent", "experts")),
@@ -313,6 +318,7 @@ def scalars_of(engine: Any) -> Array:
         found["dispatch"] = 1e6 * engine.serving.dispatch
     for family in FAMILIES:
         own = engine.kernels.families.get(family)
+        found[f"{family}.prefill_all_reduce"] = own.prefill_all_reduce if own else 1.0
         for d in GEMM_DTYPES:
             factors = own.gemm.get(d) if own else None
             for phase in ("prefill", "decode"):

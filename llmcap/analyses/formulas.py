@@ -137,7 +137,8 @@ class Formulas:
             }, parameters={"P": peak, "W": w_})  # fmt: skip
         chosen = fits.gemm_fit(op, self.setting.calibration)
         f, units = chosen.fit, self.setting.machine.device.compute_units
-        work, launch, places = 1.0, 1.0, (f"calibration:{chosen.path}",)
+        work, launch = 1.0, 1.0
+        places: tuple[str, ...] = (f"calibration:{chosen.path}",)
         if phase is not None:
             factors, launch = self._family.gemm.get(op.compute_dtype), self._launch(phase)
             work, places = self._products(phase, places)
@@ -228,7 +229,7 @@ class Formulas:
             return Formula(EXCHANGE, resources={"network": f"{text}/{num(rate)}"}, parameters={"B": rate})
         chosen = fits.collective_fit(op, self.setting.calibration)
         f = chosen.fit
-        places = (f"calibration:{chosen.path}",)
+        places: tuple[str, ...] = (f"calibration:{chosen.path}",)
         parameters = {"alpha": f.alpha, "alpha_log2": f.alpha_log2, "beta": f.beta, "B": rate}
         if op.kind == "send":
             return Formula(SEND, f"{num(f.alpha)} + {size}/({num(f.beta)}*{num(rate)})", {}, parameters, places)
@@ -241,9 +242,14 @@ class Formulas:
         in_switch = fit.in_switch and op.span <= self.setting.machine.server.devices and n > 2
         moved = f"(1 + 1/{n})" if in_switch else ring
         text = f"min({latency} + {n - 1}*{size}/{at}, {num(fit.two_shot)}*{latency} + {moved}*{size}/{at})"
-        factor = self.setting.engine.kernels.decode_all_reduce if phase == "decode" else 1.0
+        kernels, family = self.setting.engine.kernels, self.setting.machine.device.family
+        if phase == "decode":
+            factor, place = kernels.decode_all_reduce, "engine:kernels.decode_all_reduce"
+        else:
+            factor = kernels.families.get(family, FamilyKernels()).prefill_all_reduce
+            place = f"engine:kernels.families.{family}.prefill_all_reduce"
         if factor != 1.0:
-            places = (*places, "engine:kernels.decode_all_reduce")
+            places = (*places, place)
         parameters |= {"two_shot": fit.two_shot, "engine_factor": factor}
         return Formula(ALL_REDUCE, scaled(factor, text), {}, parameters, places)
 
@@ -301,7 +307,7 @@ class Formulas:
         chosen = fits.decode_attention_fit(self.setting.kv_dtype, self.setting.calibration)
         f, factor, launch = chosen.fit, self.setting.engine.kernels.decode_attention, self._launch("decode")
         both = f"hypot({moved}/({num(f.w)}*{num(w_)}), {flop}/({num(f.e)}*{num(peak)}))"
-        places = (f"calibration:{chosen.path}",)
+        places: tuple[str, ...] = (f"calibration:{chosen.path}",)
         if factor != 1.0:
             places = (*places, "engine:kernels.decode_attention")
         return Formula(

@@ -72,6 +72,12 @@ class StepModel:
         """The engine's kernels on this family of devices."""
         return self.setting.engine.kernels.families.get(self.setting.machine.device.family, _POOLED)
 
+    def _all_reduce_factor(self, phase: Phase) -> float:
+        """The engine's factor on all-reduces: by family for the large ones of prefill."""
+        if phase == "prefill":
+            return self._family.prefill_all_reduce
+        return self.setting.engine.kernels.decode_all_reduce
+
     def _launch_share(self, phase: Phase) -> float:
         """A captured decode step hides part of the launch floors; prefill runs kernel by kernel."""
         return self.setting.engine.kernels.launch_share if phase == "decode" else 1.0
@@ -125,11 +131,7 @@ class StepModel:
         size = m * op.bytes_per_token
         if op.kind == "all_reduce":
             cost = collectives.all_reduce(size, op.ranks, 1.0, fabric=fabric, params=params)
-            return (
-                cost
-                if params is None or phase == "prefill"
-                else cost.scaled(self.setting.engine.kernels.decode_all_reduce, 1.0)
-            )
+            return cost if params is None else cost.scaled(self._all_reduce_factor(phase), 1.0)
         if op.kind == "send":
             return collectives.send(size, 1.0, fabric=fabric, params=params)
         return collectives.exchange(size, op.ranks, 1.0, fabric=fabric, params=params)

@@ -10,7 +10,7 @@ import typer
 
 from llmcap.cli.options import OutputFile
 from llmcap.cli.output import write_text
-from llmcap.errors import OptionError
+from llmcap.errors import OptionError, printable
 
 _PANEL = "What to calibrate from"
 Kernels = Annotated[
@@ -28,6 +28,14 @@ Measured = Annotated[
         "as --assumptions FILE.",
     ),
 ]  # fmt: skip
+Engines = Annotated[
+    Path | None,
+    typer.Option(
+        "--engines", metavar="DIR", rich_help_panel=_PANEL,
+        help="Folder of measured rows to fit the shipped engine profiles to, with errors held out (minutes); -o names "
+        "the folder for engines/*.yaml and held_out.json.",
+    ),
+]  # fmt: skip
 Engine = Annotated[
     str | None,
     typer.Option("--engine", metavar="ID|FILE", help="With --measured: one engine profile for all rows."),
@@ -39,36 +47,61 @@ Assumptions = Annotated[
 
 
 def calibrate(
-    kernels: Kernels = None, measured: Measured = None, engine: Engine = None, assumptions: Assumptions = None,
-    output: OutputFile = None,
+    kernels: Kernels = None, measured: Measured = None, engines: Engines = None, engine: Engine = None,
+    assumptions: Assumptions = None, output: OutputFile = None,
 ) -> None:  # fmt: skip
     """Fit parameters to measurements: kernels of a device, or two factors for one's own machine.
 
     With --kernels, every operator form is fitted to the rows of a folder and written as calibration documents. With
-    --measured, prefill and decode times get one factor each, from as little as one row.
+    --measured, prefill and decode times get one factor each, from as little as one row. With --engines, the shipped
+    engine profiles are fitted anew.
     """
-    if (kernels is None) == (measured is None):
-        raise OptionError(
-            "--kernels", "give one of --kernels DIR and --measured FILE", "for example --measured mine.csv"
-        )
+    if sum(given is not None for given in (kernels, measured, engines)) != 1:
+        one = "give one of --kernels DIR, --measured FILE and --engines DIR"
+        raise OptionError("--measured", one, "for example --measured mine.csv")
+    if measured is None and (engine is not None or assumptions is not None):
+        raise OptionError("--engine" if engine else "--assumptions", "goes with --measured", "leave it out")
     if kernels is not None:
-        if engine is not None or assumptions is not None:
-            raise OptionError("--engine" if engine else "--assumptions", "goes with --measured", "leave it out")
         _kernels(kernels, output)
+    elif engines is not None:
+        _engines(engines, output)
     elif measured is not None:
         _measured(measured, assumptions or "calibrated", engine, output)
 
 
-def _kernels(folder: Path, output: Path | None) -> None:
+def _folders(option: str, folder: Path, output: Path | None) -> Path:
     if output is None:
-        raise OptionError("--output", "names the folder for the calibration documents", "add -o FOLDER")
+        raise OptionError("--output", "names the folder for the documents", "add -o FOLDER")
     if not folder.is_dir():
-        raise OptionError("--kernels", f"'{folder}' is not a folder", "name the folder that holds the CSV files")
+        shown = printable(str(folder), 200)
+        raise OptionError(option, f"'{shown}' is not a folder", "name the folder that holds the CSV files")
+    if output.exists() and not output.is_dir():
+        raise OptionError("--output", f"'{printable(str(output), 200)}' is not a folder", "name another")
+    return output
+
+
+def _engines(folder: Path, output: Path | None) -> None:
+    target = _folders("--engines", folder, output)
+    from llmcap.analyses.accuracy import refit
+    from llmcap.report.tables import json_text
+
+    files = sorted((*folder.glob("*.csv"), *folder.glob("*.csv.gz")))
+    if not files:
+        raise OptionError("--engines", f"no CSV files in '{printable(str(folder), 200)}'", "name another folder")
+    documents, held_out = refit(files, lambda text: print(text, file=sys.stderr))
+    (target / "engines").mkdir(parents=True, exist_ok=True)
+    for name, text in documents.items():
+        write_text(text, target / "engines" / f"{name}.yaml")
+    write_text(json_text(held_out), target / "held_out.json")
+
+
+def _kernels(folder: Path, output: Path | None) -> None:
+    target = _folders("--kernels", folder, output)
     from llmcap.analyses.calibrate import fit_kernels, write_documents
 
     documents = fit_kernels(folder)
-    output.mkdir(parents=True, exist_ok=True)
-    for path in write_documents(documents, output):
+    target.mkdir(parents=True, exist_ok=True)
+    for path in write_documents(documents, target):
         print(path, file=sys.stderr)
 
 

@@ -67,6 +67,8 @@ class FamilyKernels(Part):
     """By dtype of the product."""
     experts: dict[str, ExpertKernels] = Field(default_factory=dict)
     """By dtype of the weights."""
+    prefill_all_reduce: Factor = 1.0
+    """All-reduces of a prefill step: large messages take another path than those of decode."""
 
 
 class Kernels(Part):

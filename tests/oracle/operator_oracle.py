@@ -224,8 +224,10 @@ class Operators:
 
     def all_reduce(self, size: float, phase: str) -> Cost:
         t = self.collective("all_reduce", size, self.case.tp, self.case.tp)
-        if phase == "prefill" or not self.calibrated:
+        if not self.calibrated:
             return t
+        if phase == "prefill":
+            return t.scaled(self.family.get("prefill_all_reduce", 1.0), 1.0)
         return t.scaled(self.kernels.get("decode_all_reduce", 1.0), 1.0)
 
     @property
