@@ -8,7 +8,6 @@ from llmcap.errors import printable
 from llmcap.report.document import Report, Table
 from llmcap.report.figures.style import rendered, styled
 from llmcap.report.html import source_tables
-from llmcap.report.tables import markdown_text
 
 
 def report_markdown(report: Report, folder: str = "") -> tuple[str, dict[str, bytes]]:
@@ -43,7 +42,7 @@ def report_markdown(report: Report, folder: str = "") -> tuple[str, dict[str, by
         lines.append(f"- **{escaped(assumed.name)}**{inferred}: {escaped(said)}")
     for table in source_tables(report):
         lines += _table(table)
-    lines += ["## Reproduce", f"```sh\n{report.command.replace('```', '')}\n```", f"llmcap {report.version}"]
+    lines += ["## Reproduce", f"```sh\n{report.command.replace('```', '')}\n```", f"llmcap {escaped(report.version)}"]
     return "\n\n".join(lines) + "\n", pictures
 
 
@@ -53,7 +52,11 @@ def escaped(text: str) -> str:
 
 
 def _table(table: Table) -> list[str]:
-    names = [head.label for head in table.heads]
-    rows = [dict(zip(names, (cell.text for cell in row), strict=True)) for row in table.rows]
+    lines = [_line([head.label for head in table.heads]), "|" + "---|" * len(table.heads)]
+    lines += [_line([cell.text for cell in row]) for row in table.rows]
     head = f"### {escaped(table.caption)}" + (f"\n\n*{escaped(table.note)}*" if table.note else "")
-    return [head, markdown_text(rows, names).rstrip()]
+    return [head, "\n".join(lines)]
+
+
+def _line(texts: list[str]) -> str:
+    return f"| {' | '.join(map(escaped, texts))} |"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from llmcap.errors import DocumentError, Problem, printable
 from llmcap.report.claims_page import tally
 from llmcap.report.document import Assumption, Picture, Report, Table, table_of
 from llmcap.report.figures import bars, context, loads, maps, sweeps
@@ -24,19 +25,16 @@ LISTED_ROWS: Final = 400
 
 def result_report(result: Result, command: str) -> Report:
     """Everything a report of a file of results holds, figures drawn."""
-    kind = result.schema.split("/")[0]
     with styled():
-        if kind == "llmcap.estimate":
-            parts = _estimate(result.document)
-        elif kind == "llmcap.replay":
-            parts = _replay(result.document)
-        elif kind == "llmcap.validate" and result.frame is not None:
-            rows = result.document["rows"]
-            parts = _Parts("Which published claims stand?", [f"{tally(rows)}."], [], [claims_table(rows)])
-        elif result.frame is not None:
-            parts = _rows(result, result.frame)
-        else:
-            parts = _Parts(f"What does {result.path.name} say?", ["The file holds no rows."], [], _plain(result))
+        try:
+            parts = _parts(result)
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+            if not result.schema:
+                raise
+            text = f"is not the {result.schema} that it says: {type(error).__name__} {printable(error, 100)}"
+            hint = "name a file as an llmcap command has written it"
+            shown = printable(str(result.path), 200)
+            raise DocumentError([Problem(shown, None, "", text, hint)]) from error
     document = result.document
     specs = (document.get("provenance") or {}).get("specs") or result.meta.get("specs") or ()
     version = (document.get("provenance") or result.meta.get("versions") or {}).get(
@@ -54,6 +52,20 @@ def result_report(result: Result, command: str) -> Report:
         documents=[(str(s.get("id")), str(s.get("sha256"))) for s in specs if isinstance(s, dict)],
         version=str(version),
     )
+
+
+def _parts(result: Result) -> _Parts:
+    kind = result.schema.split("/")[0]
+    if kind == "llmcap.estimate":
+        return _estimate(result.document)
+    if kind == "llmcap.replay":
+        return _replay(result.document)
+    if kind == "llmcap.validate" and result.frame is not None and "verdict" in result.document["rows"][0]:
+        rows = result.document["rows"]
+        return _Parts("Which published claims stand?", [f"{tally(rows)}."], [], [claims_table(rows)])
+    if result.frame is not None:
+        return _rows(result, result.frame)
+    return _Parts(f"What does {result.path.name} say?", ["The file holds no rows."], [], _plain(result))
 
 
 class _Parts:
