@@ -87,14 +87,35 @@ def device_counts(options: Options) -> Iterator[int]:
         yield from (whole.devices * n for n in range(2, MOST_SERVERS + 1))
 
 
+def layouts_of(options: Options, devices: int) -> list[dict[str, int]]:
+    """Options that spread a model over so many devices, as far as no degree is given by hand.
+
+    Within a server the default layout. Over several, tensor parallelism stays within one, where the fabric is fast;
+    the servers are replicas or, for a model that one does not hold, pipeline stages; last the default.
+    """
+    alone = replace(options, devices=None, tp=None, pp=None, dp=None, ep=None, cp=None)
+    setting = resolve(alone)
+    whole, tp = setting.machine.server.devices, setting.parallelism.tp
+    degrees = (options.tp, options.pp, options.dp, options.cp)
+    if devices <= whole or any(degree is not None for degree in degrees):
+        return [{"devices": devices}]
+    servers, inside = devices // whole, whole // tp
+    return [
+        {"devices": devices, "tp": tp, "dp": servers * inside},
+        {"devices": devices, "tp": tp, "pp": servers, "dp": inside},
+        {"devices": devices},
+    ]
+
+
 def layouts(asked: Asked) -> Iterator[tuple[int, Asked, Evaluator]]:
-    """Each number of devices that the options allow, fewest first."""
+    """Each number of devices that the options allow, fewest first, in each layout."""
     for devices in device_counts(asked.options):
-        tried = asked.with_options(devices=devices)
-        try:
-            yield devices, tried, tried.evaluator()
-        except OptionError:
-            continue
+        for layout in layouts_of(asked.options, devices):
+            tried = asked.with_options(**layout)
+            try:
+                yield devices, tried, tried.evaluator()
+            except OptionError:
+                continue
 
 
 def shortfalls(measured: Measured, objectives: Objectives, evaluator: Evaluator, load: Load) -> list[Row]:

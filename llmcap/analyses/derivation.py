@@ -129,14 +129,14 @@ class Derivation:
         terms = [list(steps.token_terms(m, sequences, phase)) for _, m in groups]
         for alike in zip(*terms, strict=True):
             op, calls, _ = alike[0]
-            written = [write.token(op, m, sequences, phase) for _, m in groups]
+            each = [write.token(op, m, sequences, phase) for _, m in groups]
             cost = Cost()
             for (n, _), (_, _, one) in zip(groups, alike, strict=True):
                 cost = cost + one * (n * calls)
-            text = _weighted([(n, w.text(binding)) for (n, _), w in zip(groups, written, strict=True)])
+            text = _weighted([(n, w.text(binding)) for (n, _), w in zip(groups, each, strict=True)])
             crossing = sum(n * calls * _crossing(op, m) for n, m in groups)
             yield Entry(
-                op.name, int(calls), count * calls, cost, product(calls, text), written[0], write.peak(_dtype(op)),
+                op.name, int(calls), count * calls, cost, product(calls, text), each[0], write.peak(_dtype(op)),
                 crossing, setting.machine.fabric(op.span).bandwidth if isinstance(op, Exchange) else math.inf,
             )  # fmt: skip
 

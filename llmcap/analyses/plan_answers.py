@@ -94,11 +94,11 @@ def devices_min(asked: Asked) -> Answer:
     fewer = [row for row in rows if row["devices"] < first["devices"]]
     more = [row for row in rows if row["devices"] > first["devices"]]
     what = fewer[-1]["short"][0]["what"] if fewer and fewer[-1]["short"] else None
-    chosen = asked.with_options(devices=first["devices"])
+    chosen = plan_machines.smallest(asked) or asked
     estimate = chosen.estimate()
     low, high = (plan_machines.fewest_devices(asked.with_band(band)) for band in ("high", "low"))
     steps = [
-        {"change": f"--devices {row['devices']}", "ttft_s": row["ttft_s"], "tpot_s": row["tpot_s"],
+        {"change": _layout(row), "ttft_s": row["ttft_s"], "tpot_s": row["tpot_s"],
          "gain": _shorter(first["ttft_s"], row["ttft_s"])}
         for row in more[:2]
     ]  # fmt: skip
@@ -108,7 +108,8 @@ def devices_min(asked: Asked) -> Answer:
         text += f"; next: {steps[0]['change']}, first token {steps[0]['gain']:+.0%} time"
     evaluator = chosen.evaluator()
     return Answer(
-        True, {"devices": first["devices"]}, float(first["devices"]), text, what,
+        True, {"devices": first["devices"]} | {n: estimate.inputs[n] for n in ("tp", "pp", "dp", "ep", "cp")},
+        float(first["devices"]), text, what,
         {"devices": low}, {"devices": high}, slack(chosen.measure(evaluator), asked.objectives),
         fewer[-1]["short"] if fewer else [], next=steps, candidates=_brief(rows),
         results=estimate.results, costs=chosen.costs(estimate),
@@ -253,8 +254,14 @@ def _held(asked: Asked, evaluator: Any) -> int:
     return int(evaluator.memory.users_held(asked.load.context + asked.load.output))
 
 
+def _layout(row: Row) -> str:
+    """The options that make a layout."""
+    degrees = " ".join(f"--{name} {row[name]}" for name in ("tp", "pp", "dp") if row[name] > 1)
+    return f"--devices {row['devices']} {degrees}".strip()
+
+
 def _brief(rows: list[Row]) -> list[Row]:
-    return [{name: row[name] for name in ("devices", "holds", "ttft_s", "tpot_s")} for row in rows]
+    return [{name: row[name] for name in ("devices", "tp", "pp", "dp", "holds", "ttft_s", "tpot_s")} for row in rows]
 
 
 def _shorter(before: float, after: float) -> float | None:

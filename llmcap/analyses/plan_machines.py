@@ -14,31 +14,35 @@ from llmcap.specs.registry import list_ids
 Row = dict[str, Any]
 
 
-def fewest_devices(asked: Asked) -> int | None:
-    """Smallest number of devices that keeps all objectives; None when no number does."""
-    for devices, tried, evaluator in layouts(asked):
+def smallest(asked: Asked) -> Asked | None:
+    """The question about the smallest number of devices that keeps all objectives; None when no number does."""
+    for _, tried, evaluator in layouts(asked):
         if bool(tried.measure(evaluator).holds[0]):
-            return devices
+            return tried
     return None
 
 
+def fewest_devices(asked: Asked) -> int | None:
+    """That number."""
+    found = smallest(asked)
+    return None if found is None else found.options.devices
+
+
 def at_each(asked: Asked) -> list[Row]:
-    """Each number of devices with what it violates."""
-    rows = []
+    """Each number of devices in the layout that comes nearest to the objectives, with what it violates."""
+    rows: dict[int, Row] = {}
     for devices, tried, evaluator in layouts(asked):
         measured = tried.measure(evaluator)
-        short = shortfalls(measured, tried.objectives, evaluator, tried.load)
-        rows.append(
-            {
-                "devices": devices,
-                "holds": bool(measured.holds[0]),
-                "ttft_s": float(measured.ttft[0]),
-                "tpot_s": float(measured.tpot[0]),
-                "worst": max(float(r[0]) for r in measured.ratios.values()),
-                "short": short,
-            }
-        )
-    return rows
+        worst = max(float(r[0]) for r in measured.ratios.values())
+        if devices in rows and rows[devices]["worst"] <= worst:
+            continue
+        p = evaluator.setting.parallelism
+        rows[devices] = {
+            "devices": devices, "tp": p.tp, "pp": p.pp, "dp": p.dp, "ep": p.ep, "cp": p.cp,
+            "holds": bool(measured.holds[0]), "ttft_s": float(measured.ttft[0]), "tpot_s": float(measured.tpot[0]),
+            "worst": worst, "short": shortfalls(measured, tried.objectives, evaluator, tried.load),
+        }  # fmt: skip
+    return list(rows.values())
 
 
 def machines(asked: Asked) -> tuple[list[Row], list[Row]]:
@@ -57,15 +61,14 @@ def machines(asked: Asked) -> tuple[list[Row], list[Row]]:
                 why = "no price" if price is None else "not sold by anyone"
                 out.append({"hardware": server, "why": why})
                 continue
-            devices = fewest_devices(tried)
-            if devices is None:
+            chosen = smallest(tried)
+            if chosen is None:
                 rows = at_each(tried)
                 best = min(rows, key=lambda row: row["worst"], default=None)
                 short = best["short"] if best else []
                 out.append({"hardware": server, "why": short[0]["text"] if short else "the model does not fit",
                             "factor": best["worst"] if best else None})  # fmt: skip
                 continue
-            chosen = tried.with_options(devices=devices)
             estimate = chosen.estimate()
         except LlmcapError as error:
             out.append({"hardware": server, "why": error.message})
@@ -73,7 +76,8 @@ def machines(asked: Asked) -> tuple[list[Row], list[Row]]:
         costs = chosen.costs(estimate)
         r = estimate.results
         found.append(
-            {"hardware": server, "devices": devices, "tp": estimate.inputs["tp"], "dp": estimate.inputs["dp"]}
+            {"hardware": server}
+            | {n: estimate.inputs[n] for n in ("devices", "tp", "pp", "dp")}
             | {name: r[name] for name in ("ttft_s", "tpot_s", "output_tok_per_s", "max_users_hbm")}
             | {name: costs[name] for name in costs if name not in ("prices", "prices_as_of")}
         )
@@ -89,5 +93,4 @@ def cheapest_per_hour(asked: Asked) -> float | None:
 def narrowed(asked: Asked, hardware: str) -> Asked:
     """The question about one machine with as many devices as it needs."""
     tried = replace(asked, options=replace(asked.options, hardware=hardware))
-    devices = fewest_devices(tried)
-    return tried if devices is None else tried.with_options(devices=devices)
+    return smallest(tried) or tried

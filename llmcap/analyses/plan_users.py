@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from llmcap.analyses.asked import Asked, device_counts, shortfalls
+from llmcap.analyses.asked import Asked, device_counts, layouts_of, shortfalls
 from llmcap.analyses.evaluate import Evaluator
 from llmcap.analyses.solve import last_true
 from llmcap.errors import OptionError
@@ -75,9 +75,10 @@ def _changes(asked: Asked) -> list[dict[str, Any]]:
     if more:
         # A layout given by hand is kept, and copied.
         grown = more[0] if options.tp is None else next((d for d in more if d % p.devices == 0), 0)
-        if grown:
-            dp = None if options.tp is None else p.dp * grown // p.devices
-            found.append({"devices": grown, "tp": options.tp, "dp": dp})
+        if grown and options.tp is None:
+            found += [dict(layout) for layout in layouts_of(options, grown)]
+        elif grown:
+            found.append({"devices": grown, "tp": p.tp, "dp": p.dp * grown // p.devices})
     if p.tp > 1 and p.tp % 2 == 0:
         found.append({"tp": p.tp // 2, "dp": p.dp * 2})
     if p.dp % 2 == 0:

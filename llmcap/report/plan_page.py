@@ -108,16 +108,17 @@ def _step(row: Row) -> Row:
         "tpot_s": ("per token", format_seconds),
         "usd_per_hour": ("USD/h", lambda v: f"{v:,.2f}"),
     }
-    shown: Row = {"change": row["change"]}
+    shown: dict[str, Any] = {"change": row["change"]}
     shown |= {head: form(row[n]) for n, (head, form) in figures.items() if row.get(n) is not None}
     return shown | {"gain": NONE if gain is None else f"{gain:+.0%}"}
 
 
 def _candidate(row: Row) -> Row:
-    shown: Row = {}
+    shown: dict[str, Any] = {}
     if "hardware" in row:
         shown["hardware"] = row["hardware"]
     shown["devices"] = row["devices"]
+    shown["layout"] = " ".join(f"{name}{row[name]}" for name in ("tp", "pp", "dp") if row[name] > 1)
     if "holds" in row:
         shown["enough"] = "yes" if row["holds"] else "no"
     shown["first token"] = _seconds(row["ttft_s"])
@@ -146,7 +147,7 @@ def _tornado(plan: Plan, rows: Sequence[Row]) -> list[Row]:
             "as asked": shown(plan.found.value),
             "a fifth more": shown(row["answer_more"]),
             "of": name,
-            "swing": f"{row['swing']:.0%}",
+            "swing": f"{row['swing']:.0%}" if row["swing"] >= 0.01 else "<1%",
         }
         for row in rows
     ]

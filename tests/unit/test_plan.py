@@ -93,12 +93,18 @@ def test_fewest_devices_is_what_trying_every_number_finds(seed: int) -> None:
     ttft = first * rng.uniform(0.3, 3.0) if math.isfinite(first) else None
     tpot = step * rng.uniform(0.5, 2.0) if math.isfinite(step) and step else None
     found = plan("devices-min", users=users, ttft=ttft, tpot=tpot, sensitivity=False, **asked)
-    good = [
-        devices
-        for devices in (1, 2, 4, 8, *(8 * n for n in range(2, 17)))
-        if keeps({**asked, "devices": devices}, users, ttft, tpot)
+    tp = llmcap.estimate(**asked).inputs["tp"]
+    over_servers = [
+        {"devices": 8 * n, "tp": tp, **layout}
+        for n in range(2, 17)
+        for layout in ({"dp": n * (8 // tp)}, {"pp": n, "dp": 8 // tp})
     ]
-    assert found.answer["devices"] == (good[0] if good else None)
+    good = [
+        layout["devices"]
+        for layout in (*({"devices": d} for d in (1, 2, 4, 8, *(8 * n for n in range(2, 17)))), *over_servers)
+        if layout.get("pp", 1) <= 30 and keeps({**asked, **layout}, users, ttft, tpot)
+    ]
+    assert found.answer["devices"] == (min(good) if good else None)
 
 
 @pytest.mark.parametrize("seed", range(20))
