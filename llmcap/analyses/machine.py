@@ -35,14 +35,18 @@ class Machine:
     """(id, sha256) of every document used."""
 
     def rates(self, dtype: str) -> DeviceRates:
-        """Rates of one device for operators of `dtype`; fp16 runs at the bf16 peak where only that is listed."""
+        """Rates of one device for operators of `dtype`."""
         return DeviceRates(self.peak(dtype), self.device.memory.bandwidth, self.device.compute_units)
 
     def peak(self, dtype: str) -> float:
-        peaks = dict(self.device.peaks)
-        if dtype not in peaks and dtype in ("fp16", "bf16"):
-            dtype = "bf16" if dtype == "fp16" else "fp16"
-        return peaks[dtype]  # type: ignore[index]
+        """Peak for operators of `dtype`: its own, or that of the widest path that can stand in for it. [FLOP/s]
+
+        fp16 runs as bf16 and the other way round; a device without either computes in fp32 what its caches and
+        activations hold in 16 bits.
+        """
+        peaks: dict[str, float] = {str(name): peak for name, peak in self.device.peaks.items()}
+        order = (dtype, "bf16", "fp16", "fp32", *peaks)
+        return next(peaks[name] for name in order if name in peaks)
 
     def has_peak(self, dtype: str) -> bool:
         """Whether the device has a tensor path for `dtype`."""

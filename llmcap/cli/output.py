@@ -37,10 +37,11 @@ def write_file(file: Path, write: Callable[[Path], object], option: str = "--out
             raise OptionError(option, f"there is no folder '{printable(str(folder), 200)}'", "create it first")
         if file.is_dir():
             raise OptionError(option, f"'{shown}' is a folder", "name a file in it")
+        file = Path(os.path.realpath(file))  # a link stays one, and what it points to is written
         if file.exists() and not file.is_file():  # a pipe or a device has no half-written state
             write(file)
             return
-        handle, name = tempfile.mkstemp(prefix=f".{file.name[:40]}.", suffix=file.suffix, dir=folder)
+        handle, name = tempfile.mkstemp(prefix=f".{file.name[:40]}.", suffix=file.suffix, dir=file.parent)
     except BrokenPipeError:  # the reader left
         raise
     except OSError as error:

@@ -158,3 +158,12 @@ def test_wide_weights_run_on_a_device_without_their_peak() -> None:
 
 def test_an_estimate_in_a_session_is_short() -> None:
     assert len(repr(package.estimate(context=1000))) < 9000
+
+
+def test_a_link_stays_a_link(llmcap: Callable[..., Any], tmp_path: Path) -> None:
+    target, link = tmp_path / "target.json", tmp_path / "link.json"
+    target.write_text("old", encoding="utf-8")
+    link.symlink_to(target)
+    assert llmcap("estimate", "--context", "1k", "--format", "json", "-o", link).status == 0
+    assert link.is_symlink()
+    assert target.read_text(encoding="utf-8").startswith("{")
