@@ -1,0 +1,117 @@
+"""How wrong the model is on public measurements. Gates stand a little above what was reached; misses are named."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from llmcap.analyses.accuracy import digest, load_held_out, rows_of
+from llmcap.analyses.engine_recipes import held_out_errors
+from llmcap.analyses.measured import Prediction, errors, predict, shipped_files, validate_files
+from llmcap.analyses.measured_rows import read_rows
+
+
+@cache
+def predictions() -> tuple[Prediction, ...]:
+    return tuple(predict(rows_of(shipped_files()))[0])
+
+
+@cache
+def held_out() -> dict[tuple[str, str, str], dict[str, Any]]:
+    return {(e["held_out"], e["engine"], e["metric"]): e for e in load_held_out()["errors"]}
+
+
+def of_file(name: str, metric: str) -> list[Prediction]:
+    ids = {r.cells["id"] for f in shipped_files() if f.name.startswith(name) for r in read_rows(f)[0]}
+    return [p for p in predictions() if p.row.cells["id"] in ids and p.row.metric == metric]
+
+
+def test_held_out_errors_belong_to_the_shipped_rows() -> None:
+    assert load_held_out()["rows_sha256"] == digest(shipped_files())
+
+
+@pytest.mark.parametrize(
+    ("what", "engine", "metric", "median"),
+    [
+        ("configuration", "all under load", "tpot_s", 0.10),
+        ("configuration, one row known", "all under load", "tpot_s", 0.07),
+        ("configuration", "vllm", "tpot_s", 0.08),
+        ("configuration", "tensorrt-llm", "tpot_s", 0.10),
+        ("configuration", "sglang", "tpot_s", 0.17),
+        ("configuration", "all under load", "ttft_s", 0.22),
+        ("configuration, c <= 64", "vllm", "ttft_s", 0.15),
+        ("model", "all under load", "tpot_s", 0.13),
+        ("configuration", "tensorrt-llm", "ttft_s", 0.28),
+        ("configuration", "sglang", "ttft_s", 0.35),
+        ("configuration", "tensorrt-llm-0", "output_tok_per_s", 0.10),
+        ("configuration", "vllm-2023", "tpot_s", 0.15),
+        ("configuration", "vllm-2023", "ttft_s", 0.15),
+    ],
+)
+def test_held_out_errors(what: str, engine: str, metric: str, median: float) -> None:
+    assert held_out()[what, engine, metric]["median_ape"] <= median
+
+
+def test_nine_tenths_of_held_out_tpot_rows_are_within_a_third() -> None:
+    assert held_out()["configuration", "all under load", "tpot_s"]["p90_ape"] <= 0.30
+
+
+@pytest.mark.xfail(strict=True, reason="20.5 %: what a request waits for differs by engine release and load generator")
+def test_the_goal_that_ttft_misses() -> None:
+    assert held_out()["configuration", "all under load", "ttft_s"]["median_ape"] <= 0.20
+
+
+@pytest.mark.parametrize(
+    ("engine", "metric", "median"),
+    [("vllm-2023", "tpot_s", 0.15), ("vllm-2023", "ttft_s", 0.15), ("tensorrt-llm-0", "output_tok_per_s", 0.12)],
+)
+def test_profiles_with_few_scalars_fitted_anew(engine: str, metric: str, median: float) -> None:
+    rows, error = held_out_errors(engine, rows_of(shipped_files()))
+    ape = np.abs(np.exp(error[[r.metric == metric for r in rows]]) - 1.0)
+    assert np.median(ape) <= median
+
+
+@pytest.mark.parametrize(
+    ("file", "metric", "median", "p90"),
+    [
+        ("serving", "tpot_s", 0.08, 0.26),
+        ("serving", "ttft_s", 0.17, 0.52),
+        ("prefill_latency", "ttft_s", 0.15, 0.40),
+        ("decode_latency", "tpot_s", 0.15, 0.40),
+        ("throughput", "output_tok_per_s", 0.20, 0.60),
+        ("throughput", "output_tok_per_s_per_device", 0.20, 0.60),
+    ],
+)
+def test_shipped_profiles_on_all_rows(file: str, metric: str, median: float, p90: float) -> None:
+    found = errors(of_file(file, metric))
+    assert found["median_ape"] <= median
+    assert found["p90_ape"] <= p90
+    assert abs(found["median_bias"]) <= 0.10
+
+
+def test_long_prompts() -> None:
+    rows = [p for p in of_file("long_context_prefill", "ttft_s") if p.row.isl >= 10_000]
+    clean = sorted(p.ape for p in rows if p.row.cells["quality"] == "A")
+    assert clean[len(clean) // 2] <= 0.12
+    assert clean[-1] <= 0.30
+    # Chunk size, layout or part unknown: right within a factor of two.
+    assert all(abs(math.log(p.ratio)) <= math.log(2.0) for p in rows)
+
+
+@pytest.mark.parametrize(
+    ("file", "metric"), [("serving", "tpot_s"), ("serving", "ttft_s"), ("throughput", "output_tok_per_s")]
+)
+def test_bands_hold_about_eight_of_ten_rows(file: str, metric: str) -> None:
+    assert 0.70 <= errors(of_file(file, metric))["coverage"] <= 0.92
+
+
+def test_rows_that_a_fast_prototype_and_measured_tables_were_judged_on() -> None:
+    """AIConfigurator 0.12, with 12.6 million measured rows: 12.7 % TPOT and 41.2 % TTFT on the part it can run."""
+    summary, _ = validate_files([f for f in shipped_files() if f.name.startswith("serving")])
+    assert summary["predicted"] >= 0.99 * (summary["rows"] - sum(s["rows"] for s in summary["skipped"]))
+    assert held_out()["configuration", "all under load", "tpot_s"]["median_ape"] < 0.127
+    assert held_out()["configuration", "all under load", "ttft_s"]["median_ape"] < 0.412
