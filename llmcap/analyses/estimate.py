@@ -223,10 +223,18 @@ def warnings_of(
     return said
 
 
+def short_of(inputs: dict[str, Any], results: dict[str, Any]) -> str:
+    """How much is short: of all devices, or of one where replicas hold different numbers of users."""
+    short = -results["hbm_free_bytes"]
+    if inputs["dp"] == 1:
+        return format_bytes(short)
+    return f"{format_bytes(short / inputs['devices'])} per device of the fullest replica"
+
+
 def capacity_message(setting: Setting, inputs: dict[str, Any], results: dict[str, Any]) -> str:
     """What is short, by how much, and what would make it fit."""
-    short = -results["hbm_free_bytes"]
     devices = inputs["devices"]
+    short = short_of(inputs, results)
     device = setting.machine.device
     usable = device.memory.capacity * setting.engine.memory_share - setting.engine.memory_fixed
     per_device = results["weight_bytes_per_device"]
@@ -240,6 +248,8 @@ def capacity_message(setting: Setting, inputs: dict[str, Any], results: dict[str
         cures.append(f"the weights alone need about {need} such devices (--devices, --tp)")
     else:
         cures.append("a shorter --context")
+        if inputs["dp"] > 1:
+            cures.append("fewer and larger replicas (--dp)")
     if inputs["kv_policy"] == "all-full":
         cures.append("--kv-policy hybrid")
     if inputs["kv_dtype"] in ("bf16", "fp16", "fp32"):
@@ -252,7 +262,7 @@ def capacity_message(setting: Setting, inputs: dict[str, Any], results: dict[str
     users = f"{inputs['users']:,} user{'s' * (inputs['users'] > 1)}"
     return (
         f"does not fit: weights {format_bytes(per_device)} per device and caches of {users} "
-        f"({reserved} reserved) are short by {format_bytes(short)} on {has}; what would fit: {'; '.join(cures)}"
+        f"({reserved} reserved) are short by {short} on {has}; what would fit: {'; '.join(cures)}"
     )
 
 

@@ -167,6 +167,10 @@ def run(arguments: list[str]) -> int:
         if _debugging(arguments):
             raise
         return _refused(error)
+    except ModuleNotFoundError as error:
+        if _debugging(arguments) or (error.name or "llmcap").startswith("llmcap"):
+            raise
+        return _fail(f"the Python package '{error.name}' is not installed. Install llmcap again: pip install -e .", 2)
     except Exception as error:
         if _debugging(arguments):
             raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from llmcap.analyses.estimate import short_of
 from llmcap.analyses.result import Estimate
 from llmcap.units import format_bytes, format_count, format_rate, format_seconds, format_si
 
@@ -66,7 +67,7 @@ def headline(answer: Estimate) -> list[str]:
     if i["users"] > 1:
         cache += f" ({format_bytes(r['kv_bytes_per_user'])} a user)"
     if not answer.fits:
-        return [f"Does not fit: short by {format_bytes(-r['hbm_free_bytes'])}. {cache}."]
+        return [f"Does not fit: short by {short_of(answer.inputs, r)}. {cache}."]
     band = ""
     if r["ttft_low_s"] is not None and r["ttft_high_s"] is not None:
         band = f" ({format_seconds(r['ttft_low_s'])} to {format_seconds(r['ttft_high_s'])})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -167,3 +168,28 @@ def test_a_link_stays_a_link(llmcap: Callable[..., Any], tmp_path: Path) -> None
     assert llmcap("estimate", "--context", "1k", "--format", "json", "-o", link).status == 0
     assert link.is_symlink()
     assert target.read_text(encoding="utf-8").startswith("{")
+
+
+def test_a_replica_s_shortage_is_told_per_device(llmcap: Callable[..., Any]) -> None:
+    """One user on one of eight replicas lacks what its own device lacks, not eight times that."""
+    question = ("estimate", "--model", "llama-3.1-8b", "--dp", "8", "--context", "4M")
+    ran = llmcap(*question, "--format", "json")
+    answer = ran.json()
+    state = 4_001_000 * 2 * 8 * 128 * 2 * 32  # 131,072 B a token: 524 GB
+    assert answer["results"]["kv_bytes_total"] == state
+    text = llmcap(*question).out
+    told = re.search(r"Does not fit: short by ([\d.]+) GB per device of the fullest replica", text)
+    assert told is not None
+    pool = 0.9 * answer["tiers"][0]["capacity_bytes"] / 8 - answer["results"]["weight_bytes_per_device"]
+    assert 0.0 < float(told[1]) * 1e9 - (state - pool) < 0.03 * state  # and the engine's own work space
+
+
+def test_a_missing_package_is_named(llmcap: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+
+    def broken(*arguments: object) -> None:
+        raise ModuleNotFoundError("No module named 'jinja2'", name="jinja2")
+
+    monkeypatch.setattr("llmcap.cli.app.command", broken)
+    ran = llmcap("estimate")
+    assert ran.status == 2
+    assert "'jinja2' is not installed" in ran.err
