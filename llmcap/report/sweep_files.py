@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import multiprocessing
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -18,14 +16,13 @@ import pyarrow as pa
 from llmcap import __version__
 from llmcap.analyses.grid import Grid
 from llmcap.analyses.sweep import Sweep
-from llmcap.errors import DocumentError, LlmcapError, OptionError, Problem, did_you_mean, printable
+from llmcap.errors import DocumentError, OptionError, Problem, did_you_mean, printable
 from llmcap.report.arrow import Encoded, FileFormat, encode
+from llmcap.report.processes import in_processes
 from llmcap.report.stream import StreamFile
 from llmcap.specs.scenario import Scenario
 
 META_SCHEMA: Final = "llmcap.sweep-meta/1"
-_RESTARTS: Final = 3
-"""Times that a pool whose process died is set up again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +164,7 @@ def write_sweep(
         if progress is not None:
             progress(file.rows)
         indices = range(file.chunks, chunk_count(sweep, job.limit))
-        made = _in_processes(job, indices, workers) if workers else _in_threads(sweep, job, indices)
+        made = in_processes(_encoder, job, indices, workers) if workers else _in_threads(sweep, job, indices)
         file.extend(made, progress)
         file.finish((meta_path(path), meta_text(meta)))
         return file.rows
@@ -184,40 +181,10 @@ def _in_threads(sweep: Sweep, job: Job, indices: range) -> Iterator[Encoded]:
         yield from _ordered(pool, lambda i: pool.submit(encoded_chunk, sweep, job, i), indices, ahead=2)
 
 
-_worker: tuple[Sweep, Job] | None = None
-
-
-def _start_worker(job: Job) -> None:
-    global _worker
-    _worker = (job.sweep(), job)
-
-
-def _work(index: int) -> Encoded:
-    assert _worker is not None
-    sweep, job = _worker
-    return encoded_chunk(sweep, job, index)
-
-
-def _in_processes(job: Job, indices: range, workers: int) -> Iterator[Encoded]:
-    """Local processes; one that dies is replaced and its chunks are computed again."""
-    context = multiprocessing.get_context("spawn")
-    following = indices.start
-    for attempt in range(_RESTARTS + 1):
-        pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker, initargs=(job,))
-        try:
-            rest = range(following, indices.stop)
-            for chunk in _ordered(pool, lambda i: pool.submit(_work, i), rest, ahead=workers + 2):  # noqa: B023
-                yield chunk
-                following = chunk.index + 1
-            return
-        except BrokenProcessPool:
-            if attempt == _RESTARTS:
-                raise LlmcapError(
-                    f"worker processes died {_RESTARTS + 1} times",
-                    "give fewer --workers, or free memory, and continue with --resume",
-                ) from None
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+def _encoder(job: Job) -> Callable[[int], Encoded]:
+    """What a worker process does with an index."""
+    sweep = job.sweep()
+    return lambda index: encoded_chunk(sweep, job, index)
 
 
 def _ordered(
