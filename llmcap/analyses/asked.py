@@ -155,7 +155,7 @@ def more(factor: float) -> str:
     ('15% more', '25.3 times as much')
     """
     if factor >= 2.0:
-        return f"{factor:.3g} times as much"
+        return f"{float(f'{factor:.3g}'):,g} times as much"
     return f"{factor - 1.0:.0%} more" if factor >= 1.005 else f"{factor - 1.0:.2%} more"
 
 
