@@ -97,4 +97,10 @@ def _table_of_cases(
     if plot is not None:
         raise OptionError("--plot", "draws one case, not a table of cases", "leave out --cases, or plot a sweep")
     chosen = chosen_format(form, default="csv")
-    write_text(rows_text(evaluate_cases(read_cases(cases), given, file=str(cases)), chosen), output)
+    rows = evaluate_cases(read_cases(cases), given, file=str(cases))
+    if chosen == "table":
+        from llmcap.report.case_table import cases_table
+
+        write_text(cases_table(rows), output)
+        return
+    write_text(rows_text(rows, chosen), output)

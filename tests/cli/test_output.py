@@ -78,6 +78,21 @@ def test_cases_that_do_not_fit_stay(llmcap: Callable[..., Any], tmp_path: Path) 
     assert [r["fits"] for r in rows_of(ran.out)] == ["true"] * 3 + ["false"] * 3
 
 
+def test_cases_make_a_table_that_a_person_reads(llmcap: Callable[..., Any], tmp_path: Path) -> None:
+    file = tmp_path / "cases.csv"
+    file.write_text("hardware,users,context\ndgx-b200,1,1k\ndgx-h100,100000,1M\n", encoding="utf-8")
+    ran = llmcap("estimate", "--model", "llama-3.1-8b", "--cases", file, "--format", "table")
+    lines = ran.out.splitlines()
+    assert ran.status == 0
+    assert "hardware" in lines[0]
+    assert len(lines) == 1 + 2 * 3 + 1
+    assert max(map(len, lines)) < 170
+    # 2,000 tokens (1,000 of them generated) of 131,072 B: 262 MB.
+    assert all("262 MB" in line for line in lines[1:4])
+    assert all("does not fit" in line for line in lines[4:7])
+    assert not any("kv dtype" in line for line in lines)
+
+
 def test_markdown_is_a_document(llmcap: Callable[..., Any]) -> None:
     text = llmcap("estimate", "--format", "md").out
     assert text.startswith("## Llama 4 Maverick")
