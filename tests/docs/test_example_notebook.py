@@ -37,7 +37,9 @@ def test_its_code_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     # IPython is what shows the last figure; the code before it does not need a notebook.
     display = ModuleType("IPython.display")
     display.SVG = bytes  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "IPython", ModuleType("IPython"))
+    package = ModuleType("IPython")
+    package.get_ipython = lambda: None  # type: ignore[attr-defined]  # matplotlib asks whether it runs in a notebook
+    monkeypatch.setitem(sys.modules, "IPython", package)
     monkeypatch.setitem(sys.modules, "IPython.display", display)
     names: dict[str, Any] = {}
     for cell in _cells("code"):
