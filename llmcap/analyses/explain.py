@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from llmcap.analyses.derivation import Derivation, PhaseRows
-from llmcap.analyses.estimate import answer, check_case
+from llmcap.analyses.estimate import answer, check_case, check_steps
 from llmcap.analyses.evaluate import Evaluator
 from llmcap.analyses.moved_state import kv_rows, tier_hops, tier_rows
 from llmcap.analyses.options import count, options_from
@@ -132,6 +132,7 @@ def explain(
     case = check_case(users, context, cached_tokens, output_tokens)
     kept = case["users"] if sessions is None else count("sessions", sessions, minimum=case["users"])
     setting = resolve(options_from(options))
+    check_steps(setting, case["context"])
     evaluator = Evaluator.of(setting)
     columns = evaluator.evaluate(*case.values())
     found = answer(setting, case, kept, columns)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from llmcap.analyses.estimate import check_steps
 from llmcap.analyses.evaluate import Evaluator
 from llmcap.analyses.options import AXES, options_from
 from llmcap.analyses.result import plain, winner
@@ -117,6 +118,7 @@ def tier_table(
     """
     setting = resolve(options_from(options))
     grid = grid_of(users, context, cached_tokens, hit, output_tokens)
+    check_steps(setting, int(grid.context.max()))
     extras = extras_of(
         sessions=sessions, shared_tokens=shared_tokens, arrivals=arrivals, discipline=discipline, returns=returns,
         write_policy=write_policy, used_once=used_once, prices=prices,

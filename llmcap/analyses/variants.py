@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from llmcap.analyses.estimate import answer, check_case
+from llmcap.analyses.estimate import answer, check_case, check_steps
 from llmcap.analyses.evaluate import Evaluator
 from llmcap.analyses.options import AXES, canonical, count, known_options, option_name, options_from
 from llmcap.analyses.result import Estimate
@@ -126,6 +126,7 @@ def _variant(name: str, given: dict[str, Any], shared: Mapping[str, Any]) -> Var
         case = check_case(numbers["users"], numbers["context"], numbers["cached_tokens"], numbers["output_tokens"])
         sessions = case["users"] if kept is None else count("sessions", kept, minimum=case["users"])
         setting = resolve(options_from(options))
+        check_steps(setting, case["context"])
     except OptionError as error:
         option, message, hint = error.args
         raise OptionError(option, f"{message} (for '{printable(name, 60)}')", hint) from None

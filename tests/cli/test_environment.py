@@ -109,6 +109,13 @@ def test_sizes_that_would_take_forever_are_refused(
         assert word in ran.err
 
 
+@pytest.mark.parametrize("command", [["tiers"], ["explain"], ["compare", "dgx-b200", "dgx-h200"]], ids=lambda c: c[0])
+def test_every_command_refuses_endless_prefill(llmcap: Callable[..., Any], command: list[str]) -> None:
+    ran = llmcap(*command, "--context", "1e9", "--chunk-tokens", "7")
+    assert (ran.status, ran.out) == (2, "")
+    assert "142,857,143 prefill steps" in ran.err
+
+
 def test_a_case_s_broken_documents_are_told_line_by_line(llmcap: Callable[..., Any], tmp_path: Path) -> None:
     (tmp_path / "engine.yaml").write_text("schema: llmcap.engine/1\nid: mine\nname: mine\nspeed: 1\n", encoding="utf-8")
     cases = tmp_path / "cases.csv"
