@@ -38,7 +38,8 @@ def test_its_code_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     display = ModuleType("IPython.display")
     display.SVG = bytes  # type: ignore[attr-defined]
     package = ModuleType("IPython")
-    package.get_ipython = lambda: None  # type: ignore[attr-defined]  # matplotlib asks whether it runs in a notebook
+    # matplotlib asks a loaded IPython for its version, and whether it runs in a notebook.
+    package.version_info, package.get_ipython = (9, 0), lambda: None  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "IPython", package)
     monkeypatch.setitem(sys.modules, "IPython.display", display)
     names: dict[str, Any] = {}
