@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, TextIO, cast
 
 from llmcap.errors import DocumentError, Problem, did_you_mean, printable
 
@@ -122,11 +122,11 @@ def read_rows(path: Path) -> tuple[list[MeasuredRow], dict[str, int], list[dict[
     return _sorted_out(shown, cells)
 
 
-def _open(path: Path):  # type: ignore[no-untyped-def]
+def _open(path: Path) -> TextIO:
     if path.suffix == ".gz":
         import gzip
 
-        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
+        return cast(TextIO, gzip.open(path, "rt", encoding="utf-8-sig", newline=""))
     return path.open(encoding="utf-8-sig", newline="")
 
 
@@ -171,8 +171,6 @@ def unusable(row: dict[str, str]) -> str | None:
         return "no input length"
     if metric != "ttft_s" and metric != "prefill_tok_per_s" and not row.get("osl"):
         return "no output length"
-    if not load and not throughput:
-        return "no number of clients"
     if not load and metric != "prefill_tok_per_s":
         return "no number of clients"
     if load == "max" and not throughput:
