@@ -15,6 +15,7 @@ import pytest
 
 import llmcap
 from llmcap.analyses.claims import judge_suite
+from llmcap.analyses.economics import economics
 from llmcap.analyses.survey import Survey, break_even_grid
 from llmcap.analyses.thinning import spread_positions, thinned
 from llmcap.cli.app import run
@@ -158,6 +159,11 @@ def test_prices_add_the_cost_of_a_million_tokens() -> None:
     row = survey.frame[survey.frame["fits"]].iloc[0]
     price = listed.device_hour[load_device(row["hardware"])] * row["devices"] / 3600.0
     assert row["usd_per_million_output_tokens"] == pytest.approx(price / row["output_tok_per_s"] * 1e6)
+    case = {"users": int(row["users"]), "context": int(row["context_tokens"])}
+    one = llmcap.estimate(model=row["model"], hardware=row["hardware"], kv_dtype=row["kv_dtype"],
+                          output_tokens=int(row["output_tokens"]), **case)  # fmt: skip
+    alone = economics(one.setting, one.inputs, one.results, listed)
+    assert row["usd_per_million_output_tokens"] == pytest.approx(alone["usd_per_million_output_tokens"], rel=1e-9)
     without = scenario_report(_survey("users-against-context"), "x")
     assert "cost" not in [p.name for p in without.pictures]
     assert not any("USD" in cell.text for t in without.tables for row in t.rows for cell in row)
