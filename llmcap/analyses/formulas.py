@@ -294,7 +294,8 @@ class Formulas:
 
     def decode_attention(self, op: Attention, m: float, slots: float) -> Formula:
         """One layer of one step with m sequences that attend to `slots` slots each."""
-        work, peak, w_ = op.work, self.peak(op.dtype), self.bandwidth
+        work, w_ = op.work, self.bandwidth
+        peak = self.peak("bf16" if self.setting.calibrated else op.dtype)
         cp = self.setting.parallelism.cp
         qk = work.decode_qk_dim or work.qk_dim
         v = work.decode_v_dim if work.decode_v_dim is not None else work.v_dim

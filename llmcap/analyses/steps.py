@@ -352,7 +352,9 @@ class StepModel:
         if self.setting.calibrated:
             fit = fits.decode_attention_fit(self.setting.kv_dtype, self.setting.calibration).fit
             params = kernels.DecodeAttentionParams(fit.t0, fit.w, fit.e, *fits.band(fit))
-        one = kernels.decode_attention(flop, moved, rates=self._rates(op.dtype), params=params)
+        # The fit's e is a share of the bf16 peak: kernels widen a narrow cache on the fly.
+        rates = self._rates(op.dtype if params is None else "bf16")
+        one = kernels.decode_attention(flop, moved, rates=rates, params=params)
         if params is not None:
             one = one.scaled(self.setting.engine.kernels.decode_attention, self._launch_share("decode"))
         return one * op.layers

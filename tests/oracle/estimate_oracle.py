@@ -272,7 +272,7 @@ class Oracle(Operators):
             block = layer[0]
             heads = block["heads"] / c.tp
             qk, v, elements, pieces = attention_widths(block, absorbed=True)
-            P = self.peak(self.attention)
+            P = self.peak("bf16" if self.calibrated else self.attention)
             flop = m * attended * 2.0 * (qk + v) * heads / c.cp / P
             slot = elements * math.ceil(pieces / c.tp) / pieces * self.width(self.kv)
             byte = m * attended * slot / c.cp / self.W
