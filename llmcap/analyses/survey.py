@@ -71,21 +71,29 @@ class Survey:
         return self.scenario.model_copy(update={"columns": (), "tiers": ()})
 
     @cached_property
-    def examples(self) -> list[tuple[Choice, Estimate]]:
-        """One case of each setting, evenly spread over the settings: the longest context, fewest users, that fits.
+    def _parts(self) -> list[Part]:
+        """One part of the sample for each setting, calibrated ones first."""
+        found: dict[int, Part] = {}
+        for index in range(self.sample.chunks):
+            for part in self.sample.parts(self.sample.box(index)):
+                found.setdefault(id(part.setting), part)
+        return sorted(found.values(), key=lambda part: not part.setting.calibrated)
 
-        Calibrated settings come first.
-        """
-        found: dict[int, tuple[Choice, Estimate]] = {}
-        parts = [part for index in range(self.sample.chunks) for part in self.sample.parts(self.sample.box(index))]
-        first = {id(part.setting): part for part in reversed(parts)}
-        kept = list(dict.fromkeys(id(part.setting) for part in parts))
-        kept.sort(key=lambda key: not first[key].setting.calibrated)
-        step = max(len(kept) / MOST_EXAMPLES, 1.0)
-        for position in sorted({int(i * step) for i in range(min(MOST_EXAMPLES, len(kept)))}):
-            part = first[kept[position]]
-            found[kept[position]] = (part.choice, example_of(part))
-        return list(found.values())
+    @cached_property
+    def examples(self) -> list[tuple[Choice, Estimate]]:
+        """One case of each setting, evenly spread over the settings: the longest context, fewest users, that fits."""
+        step = max(len(self._parts) / MOST_EXAMPLES, 1.0)
+        places = sorted({int(i * step) for i in range(min(MOST_EXAMPLES, len(self._parts)))})
+        return [(self._parts[i].choice, example_of(self._parts[i])) for i in places]
+
+    @cached_property
+    def example(self) -> Estimate:
+        """The case looked at more closely: of the first setting in which any fits."""
+        for part in self._parts:
+            found = example_of(part)
+            if found.fits:
+                return found
+        return self.examples[0][1]
 
     @cached_property
     def settings(self) -> list[Setting]:

@@ -40,14 +40,10 @@ class Material:
     def frame(self) -> pd.DataFrame:
         return self.survey.frame
 
-    @cached_property
-    def examples(self) -> list[Estimate]:
-        return [estimate for _, estimate in self.survey.examples]
-
     @property
     def example(self) -> Estimate:
         """The case looked at more closely."""
-        return self.examples[0]
+        return self.survey.example
 
     @cached_property
     def example_along(self) -> pd.DataFrame:

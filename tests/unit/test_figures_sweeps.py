@@ -79,6 +79,20 @@ def test_too_many_lines_hold_some_inputs_and_say_which() -> None:
     assert lines_of(cases_of(three), "context_tokens", "ttft_s", most=2).held == "1 user"
 
 
+def test_inputs_are_held_where_most_lines_have_answers() -> None:
+    frame = pd.DataFrame(
+        [
+            {"model": model, "tp": tp, "context_tokens": c, "ttft_s": c * n if tp >= need else np.nan}
+            for n, (model, need) in enumerate((("a", 1), ("b", 4), ("c", 2), ("d", 16)), start=1)
+            for tp in (1, 2, 4)
+            for c in (10, 20)
+        ]
+    )
+    found = lines_of(frame, "context_tokens", "ttft_s", most=4)
+    assert found.held == "TP 4"
+    assert [label for label, _ in found.lines] == ["a", "b", "c"], "d fits nowhere"
+
+
 def test_lines_hold_the_rows_and_the_band_stands_where_lines_are_few() -> None:
     frame = _rows(users=[1, 4], context_tokens=[1000, 2000, 4000, 8000, 16_000])
     axes = _axes()
@@ -244,7 +258,7 @@ def test_parts_of_memory_stack_up_and_what_is_short_is_marked() -> None:
     bars.memory_stack(axes, frame)
     edges = [(bar.get_x(), bar.get_width()) for bar in axes.patches]
     assert edges == [(0.0, 50e9), (50e9, 70e9), (120e9, 0.0)]
-    mark = next(line for line in axes.lines if "short" in str(line.get_label()))
+    mark = next(line for line in axes.lines if str(line.get_label()) == "end of memory")
     assert mark.get_xdata().tolist() == [100e9]  # the device has 50 + 70 - 20 GB
     assert axes.get_xlabel() == "memory of one device [bytes]"
 

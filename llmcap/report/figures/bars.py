@@ -66,7 +66,7 @@ def memory_stack(axes: Axes, frame: pd.DataFrame) -> None:
             ends = left[short] + sizes[short]
             axes.plot(
                 ends, places[short], marker="|", markersize=26, markeredgewidth=2.4, color=VERMILION, linestyle="none",
-                label="end of the memory: the rest is short",
+                label="end of memory",
             )  # fmt: skip
     axes.set_yticks(places, [textwrap.fill(legend_text(str(label)), 26) for label in labels])
     axes.grid(False, axis="y")

@@ -75,34 +75,45 @@ def numeric_axis(frame: pd.DataFrame, names: Sequence[str] = NUMBERS) -> str | N
 def lines_of(frame: pd.DataFrame, x: str, y: str, most: int = 6) -> Lines:
     """Split rows into at most `most` lines of `y` along `x`; what `y` does not depend on makes no lines.
 
-    Where more vary, as many inputs as there is room for vary between the lines, those with few values first, and the
-    others are held at one value: a line must differ from its neighbour in something that can be named.
+    Where more vary, as many inputs as there is room for vary between the lines, the most telling first, and the others
+    are held at one value: a line must differ from its neighbour in something that can be named.
     """
     names = telling(frame, varying(frame, [x, *_along(frame, x)]), y, x)
     total = len(frame.groupby(names, dropna=False)) if names else 1
-    sizes = {name: int(frame[name].nunique(dropna=False)) for name in names}
     kept: list[str] = []
-    room = most
-    for name in sorted(names, key=lambda n: sizes[n]):
-        if sizes[name] <= room:
-            kept.append(name)
-            room //= sizes[name]
-    rest = [name for name in names if name not in kept]
-    if rest and room >= 2:
-        values = list(dict.fromkeys(frame[rest[0]]))
-        frame = frame[frame[rest[0]].isin([values[i] for i in spread(len(values), room)])]
-        kept.append(rest.pop(0))
     held: list[tuple[str, Any]] = []
-    for name in rest:
+    room = most
+    for name in names:
         values = list(dict.fromkeys(frame[name]))
-        value = values[len(values) // 2] if name == "context_tokens" else values[0]
-        value = "calibrated" if "calibrated" in values else value
-        held.append((name, value))
-        frame = frame[frame[name].isin([value])]
+        if len(values) <= room:
+            kept.append(name)
+            room //= len(values)
+        elif room >= 2:
+            frame = frame[frame[name].isin([values[i] for i in spread(len(values), room)])]
+            kept.append(name)
+            room = 1
+        else:
+            held.append((name, _typical(frame, name, values, y, kept)))
+            frame = frame[frame[name].isin([held[-1][1]])]
     order = [name for name in names if name in kept]
     groups = list(frame.groupby(order, sort=False, dropna=False)) if order else [((), frame)]
+    # A line without an answer would stand in the legend alone.
+    groups = [(values, rows) for values, rows in groups if rows[y].notna().any()] or groups[:1]
     lines = [(label_for(order, values), rows.drop_duplicates(x).sort_values(x)) for values, rows in groups]
     return Lines(lines, total, label_for([n for n, _ in held], tuple(v for _, v in held)))
+
+
+def _typical(frame: pd.DataFrame, name: str, values: list[Any], y: str, kept: list[str]) -> Any:
+    """The value to hold an input at: the usual one, if as many lines have about as many answers as with any other."""
+    usual = values[len(values) // 2] if name == "context_tokens" else values[0]
+    usual = "calibrated" if "calibrated" in values else usual
+    known = frame.dropna(subset=[y])
+    answers = known.groupby(name, dropna=False).size()
+    lines = known.drop_duplicates([name, *kept]).groupby(name, dropna=False).size()
+    scores = {value: (int(lines.get(value, 0)), int(answers.get(value, 0))) for value in values}
+    best = max(scores.values())
+    good = scores[usual][0] == best[0] and 2 * scores[usual][1] >= best[1]
+    return usual if good else max(values, key=lambda value: scores[value])
 
 
 def telling(frame: pd.DataFrame, names: list[str], y: str, *along: str) -> list[str]:
@@ -112,8 +123,10 @@ def telling(frame: pd.DataFrame, names: list[str], y: str, *along: str) -> list[
         if not (along or others):
             break
         values = frame.groupby([*along, *others], dropna=False)[y]
-        low, high = values.min(), values.max()
-        if not bool(((high - low) > 1e-9 * high.abs()).any()):
+        low, high, known = values.min(), values.max(), values.count()
+        # Whether there is an answer at all is a difference, too.
+        alike = (known == 0) | ((known == values.size()) & ~((high - low) > 1e-9 * high.abs()))
+        if bool(alike.all()):
             names = others
     return names
 
