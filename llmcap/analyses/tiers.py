@@ -264,7 +264,7 @@ class TierModel:
         knots = np.geomspace(1.0, max(limit, 2.0), 48)
         if limit < LONGEST:
             knots = np.concatenate([knots, np.geomspace(limit, LONGEST, 12)])
-        knots = np.unique(np.floor(knots))
+        knots = _rising(np.floor(knots))
         won = wins(np.broadcast_to(knots, (u.shape[0], knots.size)))
         lost_last = knots.size - 1 - np.argmax(~won[:, ::-1], axis=1)
         always, never = won.all(axis=1), ~won[:, -1]
@@ -283,3 +283,8 @@ class TierModel:
             high = np.where(lost.any(axis=1), high + last + 2.0, high)
         answer = np.where(always, 1.0, np.where(never, np.nan, high))
         return np.asarray(answer[np.ravel(back)].reshape(shape))
+
+
+def _rising(values: Array) -> Array:
+    """Sorted values without repeats; np.unique would import all of numpy.ma for it."""
+    return values[np.concatenate(([True], np.diff(values) > 0.0))]

@@ -125,6 +125,10 @@ def build() -> Any:
     return typer.main.get_command(app)
 
 
+# No plugin of pydantic serves a command, and looking for them reads the metadata of every installed package.
+os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+
+
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command and exit.
 

@@ -85,6 +85,8 @@ class Part(BaseModel):
         str_strip_whitespace=True,
         allow_inf_nan=False,
         protected_namespaces=(),
+        # Validators are built when a document of the kind is first read, not for each part at import.
+        defer_build=True,
     )
 
     @model_validator(mode="before")

@@ -1,6 +1,5 @@
 """Engine profiles: what a serving engine adds to its kernels, and how it moves caches."""
 
-from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 

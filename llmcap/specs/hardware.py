@@ -3,9 +3,8 @@
 Only datasheet and driver facts live here; how much of a peak a kernel reaches is a calibration document's business.
 """
 
-from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -61,7 +60,7 @@ class Device(Document):
     notes: str = ""
 
     @model_validator(mode="after")
-    def _has_peak(self) -> Device:
+    def _has_peak(self) -> Self:
         if not self.peaks:
             raise ValueError("a device needs at least one tensor peak")
         return self

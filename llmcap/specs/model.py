@@ -5,11 +5,10 @@ layer list that says which parts stand where. Every attention family is one more
 this file knows a model's name.
 """
 
-from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -73,7 +72,7 @@ class Attention(Part):
     sparse: BlockSparse | None = None
 
     @model_validator(mode="after")
-    def _scope_and_heads(self) -> Attention:
+    def _scope_and_heads(self) -> Self:
         if self.scope != "full" and self.window is None:
             raise ValueError(f"scope '{self.scope}' needs a window (tokens)")
         if self.scope == "full" and self.window is not None:
@@ -237,7 +236,7 @@ class MixtureOfExperts(Part):
     """Experts that do nothing (LongCat's zero-computation experts): the router knows them, they hold no weights."""
 
     @model_validator(mode="after")
-    def _top_k(self) -> MixtureOfExperts:
+    def _top_k(self) -> Self:
         if self.top_k > self.experts + self.idle_experts:
             raise ValueError(f"top_k ({self.top_k}) exceeds the experts ({self.experts})")
         return self
@@ -324,7 +323,7 @@ class Model(Document):
     sources: tuple[Source, ...] = ()
 
     @model_validator(mode="after")
-    def _names_exist(self) -> Model:
+    def _names_exist(self) -> Self:
         used_mixers: set[str] = set()
         used_ffns: set[str] = set()
         for group in self.layers:

@@ -1,6 +1,5 @@
 """Measured behaviour of links under block transfers, apart from their nominal bandwidth."""
 
-from __future__ import annotations
 
 from typing import ClassVar
 
