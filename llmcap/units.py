@@ -77,10 +77,7 @@ DIMENSIONS: Final[dict[str, _Dimension]] = {
         ("FLOP/s", "MFLOP/s", "GFLOP/s", "TFLOP/s", "PFLOP/s"),
         "2250 TFLOP/s",
         positive=True,
-        hints={
-            p + "flops": "FLOPS reads as a count and as a rate: write FLOP/s"
-            for p in ("", "m", "g", "t", "p")
-        },
+        hints={p + "flops": "FLOPS reads as a count and as a rate: write FLOP/s" for p in ("", "m", "g", "t", "p")},
     ),
     "seconds": _Dimension(
         {**_TIMES, "d": (86400, 1)},
@@ -89,9 +86,7 @@ DIMENSIONS: Final[dict[str, _Dimension]] = {
         hints={"\u00b5s": "write us for microseconds", "\u03bcs": "write us for microseconds"},
     ),
     "watts": _Dimension({**_scaled("W", _DECIMAL), "mW": (1, 1000)}, ("W", "kW", "MW"), "700 W"),
-    "usd": _Dimension(
-        _scaled("USD", _DECIMAL), ("USD",), "25 USD", hints={"$": "write USD after the number"}
-    ),
+    "usd": _Dimension(_scaled("USD", _DECIMAL), ("USD",), "25 USD", hints={"$": "write USD after the number"}),
     "per_s": _Dimension(
         {
             **{p + "/s": (f, 1) for p, f in _DECIMAL.items()},
@@ -178,13 +173,9 @@ def _unit_error(text: str, number: str, unit: str, kind: _Dimension, hint: str) 
     known = kind.hints or {}
     if not unit:
         base = kind.example.split(" ", 1)[1]
-        return QuantityError(
-            f"'{printable(text, 40)}' has no unit", f"write '{number} {base}' if that is meant"
-        )
+        return QuantityError(f"'{printable(text, 40)}' has no unit", f"write '{number} {base}' if that is meant")
     if unit.lower() in known:
-        return QuantityError(
-            f"unit '{printable(unit, 20)}' is ambiguous or not used here", known[unit.lower()]
-        )
+        return QuantityError(f"unit '{printable(unit, 20)}' is ambiguous or not used here", known[unit.lower()])
     by_lower = {u.lower(): u for u in kind.units if u}
     if unit.lower() in by_lower:
         return QuantityError(
@@ -202,12 +193,8 @@ def _compound_seconds(text: str, parts: list[str], hint: str) -> float:
         raise QuantityError(f"'{printable(text, 40)}' is not a duration", hint)
     known = [size for size in sizes if size is not None]
     if known != sorted(set(known), reverse=True):
-        raise QuantityError(
-            f"'{printable(text, 40)}' is not a duration", "larger units come first: '4 min 12 s'"
-        )
-    return sum(
-        parse_quantity(f"{n} {unit}", "seconds") for n, unit in zip(parts[::2], parts[1::2], strict=True)
-    )
+        raise QuantityError(f"'{printable(text, 40)}' is not a duration", "larger units come first: '4 min 12 s'")
+    return sum(parse_quantity(f"{n} {unit}", "seconds") for n, unit in zip(parts[::2], parts[1::2], strict=True))
 
 
 def parse_count(text: str | int) -> int:
@@ -237,9 +224,7 @@ def parse_count(text: str | int) -> int:
     if value > _LARGEST_COUNT:
         raise QuantityError(f"'{printable(text, 40)}' is too large", "the largest count is 10^15")
     if remainder:
-        raise QuantityError(
-            f"'{printable(text, 40)}' is not whole", "write a whole number such as 1000 or 1.5k"
-        )
+        raise QuantityError(f"'{printable(text, 40)}' is not whole", "write a whole number such as 1000 or 1.5k")
     return value
 
 

@@ -92,9 +92,7 @@ def write_documents(documents: Mapping[str, CalibrationDocument], folder: Path) 
     return paths
 
 
-def transfer_ratios(
-    operator: str, rows: KernelRows, fixed: Mapping[str, float] | None = None
-) -> dict[str, FloatArray]:
+def transfer_ratios(operator: str, rows: KernelRows, fixed: Mapping[str, float] | None = None) -> dict[str, FloatArray]:
     """Leave one device out: measured over predicted time on each with parameters fitted on the others."""
     ratios = {}
     for device in sorted(set(rows.labels["device"])):
@@ -138,18 +136,14 @@ def _fit_for(
     if operator == "gemm" and kin is not None and own.values["x"].max() < 1:
         # Thin products say nothing about the tensor peak; the same chip with another memory does.
         fixed = {key: kin.parameters[key] for key in ("e", "x0", "a")}
-        note = (
-            f"no rows above m = 16: e, x0 and a from the family {family}; error and band are of thin products"
-        )
+        note = f"no rows above m = 16: e, x0 and a from the family {family}; error and band are of thin products"
     fit = fit_operator(operator, dtype, own, fixed, note)
     measured = len(set(own.labels["device"]))
     if name == GENERIC:
         return _transferable(fit, own, fixed, sets[GENERIC])
     if family is None and measured == 1:
         generic = sets[GENERIC][operator, dtype]
-        return _widened(
-            fit, generic.low, generic.high, "one measured device: band as wide as that of generic"
-        )
+        return _widened(fit, generic.low, generic.high, "one measured device: band as wide as that of generic")
     return fit
 
 
@@ -157,9 +151,7 @@ def _shared(operator: str, dtype: str, fits: Mapping[tuple[str, str], Fit]) -> t
     base = fits.get((operator, FULL_WIDTH.get(dtype, "")))
     if base is None:
         return {}, ""
-    return {
-        key: base.parameters[key] for key in ("t0", "w", "a")
-    }, f"t0, w and a are those of {base.dtype}: few rows"
+    return {key: base.parameters[key] for key in ("t0", "w", "a")}, f"t0, w and a are those of {base.dtype}: few rows"
 
 
 def _transferable(
@@ -169,9 +161,7 @@ def _transferable(
     if ratios:
         low, high = np.quantile(np.concatenate(list(ratios.values())), [0.1, 0.9])
         errors = ", ".join(f"{d} {np.median(np.abs(1 / r - 1)):.1%}" for d, r in ratios.items())
-        return _widened(
-            fit, rounded(low, 3), rounded(high, 3), f"leaving a device out, median error: {errors}"
-        )
+        return _widened(fit, rounded(low, 3), rounded(high, 3), f"leaving a device out, median error: {errors}")
     others = [g for (op, dtype), g in generic.items() if op == fit.operator and dtype not in FULL_WIDTH]
     if not others:
         return fit
@@ -180,9 +170,7 @@ def _transferable(
 
 
 def _widened(fit: Fit, low: float, high: float, note: str) -> Fit:
-    return replace(
-        fit, low=min(fit.low, low), high=max(fit.high, high), note="; ".join(filter(None, (fit.note, note)))
-    )
+    return replace(fit, low=min(fit.low, low), high=max(fit.high, high), note="; ".join(filter(None, (fit.note, note))))
 
 
 def _carried(kin: Fit, name: str, family: str, generic: Fit) -> Fit:
@@ -267,9 +255,7 @@ def _title(name: str, rates: DeviceRates | None) -> str:
     return "Kernels of a device without measurements" if name == GENERIC else f"Kernels of the {name} family"
 
 
-def _sources(
-    name: str, fits: Mapping[tuple[str, str], Fit], rates: DeviceRates | None
-) -> list[dict[str, Any]]:
+def _sources(name: str, fits: Mapping[tuple[str, str], Fit], rates: DeviceRates | None) -> list[dict[str, Any]]:
     measured = ["gemm", "prefill_attention", "decode_attention", "moe", "collectives", "fits"]
     how = (
         "Robust fit of log time, pooled over vLLM, SGLang and TensorRT-LLM (all-gather and the like: NCCL), "
@@ -288,9 +274,7 @@ def _sources(
         sources.append({"covers": covers, "kind": "derived", "ref": carried[0].note})
     sources.append(
         {
-            "covers": [
-                f"decode_attention.{dtype}.e" for operator, dtype in fits if operator == "decode_attention"
-            ],
+            "covers": [f"decode_attention.{dtype}.e" for operator, dtype in fits if operator == "decode_attention"],
             "kind": "documentation",
             "ref": "FlashMLA README, github.com/deepseek-ai/FlashMLA",
             "date": "2025-04-22",

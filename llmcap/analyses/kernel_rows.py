@@ -51,9 +51,7 @@ class DeviceRates:
 
 _HOPPER_PEAKS: Final = {"bf16": 989e12, "fp8": 1979e12}
 MEASURED_DEVICES: Final[dict[str, DeviceRates]] = {
-    "b200_sxm": DeviceRates(
-        "b200", "blackwell", {"bf16": 2250e12, "fp8": 4500e12, "nvfp4": 9000e12}, 8e12, 148, 900e9
-    ),
+    "b200_sxm": DeviceRates("b200", "blackwell", {"bf16": 2250e12, "fp8": 4500e12, "nvfp4": 9000e12}, 8e12, 148, 900e9),
     "h200_sxm": DeviceRates("h200", "hopper", _HOPPER_PEAKS, 4.8e12, 132, 450e9),
     "h100_sxm": DeviceRates("h100", "hopper", _HOPPER_PEAKS, 3.35e12, 132, 450e9),
 }
@@ -117,9 +115,7 @@ class KernelRows:
         return int(self.time.size)
 
 
-def read_kernel_rows(
-    directory: Path, devices: Mapping[str, DeviceRates] = MEASURED_DEVICES
-) -> dict[str, KernelRows]:
+def read_kernel_rows(directory: Path, devices: Mapping[str, DeviceRates] = MEASURED_DEVICES) -> dict[str, KernelRows]:
     """Rows by operator: products, attention of prefill and decode, experts, four collectives.
 
     Raises
@@ -151,9 +147,7 @@ def _read(directory: Path, *names: str) -> Any:
 def _require(frame: Any, what: str, *columns: str) -> None:
     missing = sorted(set(columns) - set(frame.columns))
     if missing:
-        raise LlmcapError(
-            f"the {what} file lacks the columns {', '.join(missing)}", "see the docs of calibrate"
-        )
+        raise LlmcapError(f"the {what} file lacks the columns {', '.join(missing)}", "see the docs of calibrate")
 
 
 def _known(frame: Any, devices: Mapping[str, DeviceRates]) -> Any:
@@ -169,9 +163,7 @@ def _known(frame: Any, devices: Mapping[str, DeviceRates]) -> Any:
 
 
 def _with_peak(frame: Any, devices: Mapping[str, DeviceRates]) -> Any:
-    peaks = [
-        devices[s].peaks.get(PEAK_OF[d], np.nan) for s, d in zip(frame["system"], frame["dtype"], strict=True)
-    ]
+    peaks = [devices[s].peaks.get(PEAK_OF[d], np.nan) for s, d in zip(frame["system"], frame["dtype"], strict=True)]
     frame["P"] = peaks
     return frame[np.isfinite(frame["P"])]
 
@@ -197,14 +189,8 @@ def _newest(frame: Any) -> Any:
 def _rows(frame: Any, case: tuple[str, ...], values: tuple[str, ...], sizes: tuple[str, ...]) -> KernelRows:
     frame = frame.copy()
     frame["case"] = frame[list(case)].astype(str).agg(" ".join, axis=1)
-    frame = (
-        frame.sort_values("t", kind="stable")
-        .drop_duplicates(["device", "backend", "dtype", "case"])
-        .sort_index()
-    )
-    labels = frame[[*dict.fromkeys(["device", "family", "backend", "dtype", "case", *sizes])]].reset_index(
-        drop=True
-    )
+    frame = frame.sort_values("t", kind="stable").drop_duplicates(["device", "backend", "dtype", "case"]).sort_index()
+    labels = frame[[*dict.fromkeys(["device", "family", "backend", "dtype", "case", *sizes])]].reset_index(drop=True)
     columns = {name: frame[name].to_numpy(dtype=float) for name in values}
     return KernelRows(labels, frame["t"].to_numpy(dtype=float), columns, sizes)
 
@@ -212,9 +198,7 @@ def _rows(frame: Any, case: tuple[str, ...], values: tuple[str, ...], sizes: tup
 def _gemm(frame: Any, devices: Mapping[str, DeviceRates]) -> KernelRows | None:
     if frame is None:
         return None
-    _require(
-        frame, "gemm", "system", "backend", "ver", "kernel_source", "gemm_dtype", "m", "n", "k", "latency_ms"
-    )
+    _require(frame, "gemm", "system", "backend", "ver", "kernel_source", "gemm_dtype", "m", "n", "k", "latency_ms")
     frame = _known(frame, devices)
     frame["dtype"] = frame["gemm_dtype"].map(_DTYPES)
     floor = frame.groupby(["device", "backend", "kernel_source", "gemm_dtype"])["t"].transform("min")
@@ -231,9 +215,7 @@ def _gemm(frame: Any, devices: Mapping[str, DeviceRates]) -> KernelRows | None:
         weights=n * k * width,
         moved=m * k * width + 2 * m * n,
     )
-    return _rows(
-        frame, ("m", "n", "k", "case_dtype"), ("F", "x", "weights", "moved", "P", "W"), ("m", "n", "k")
-    )
+    return _rows(frame, ("m", "n", "k", "case_dtype"), ("F", "x", "weights", "moved", "P", "W"), ("m", "n", "k"))
 
 
 def _prefill(frame: Any, devices: Mapping[str, DeviceRates]) -> KernelRows | None:
@@ -254,17 +236,13 @@ def _prefill(frame: Any, devices: Mapping[str, DeviceRates]) -> KernelRows | Non
         attention=frame["attn_dtype"] + "/" + frame["kv_cache_dtype"],
     )
     case = ("batch_size", "isl", "num_heads", "num_key_value_heads", "head_dim", "attention")
-    return _rows(
-        frame, case, ("F", "tail_work", "moved", "P", "W"), ("isl", "num_heads", "num_key_value_heads")
-    )
+    return _rows(frame, case, ("F", "tail_work", "moved", "P", "W"), ("isl", "num_heads", "num_key_value_heads"))
 
 
 def _decode(frame: Any, devices: Mapping[str, DeviceRates]) -> KernelRows | None:
     if frame is None:
         return None
-    frame = _known(
-        frame[~((frame["backend"] == "sglang") & (frame["kernel_source"] == "flashinfer"))], devices
-    )
+    frame = _known(frame[~((frame["backend"] == "sglang") & (frame["kernel_source"] == "flashinfer"))], devices)
     frame = _newest(frame.assign(dtype=frame["kv_cache_dtype"].map(_DTYPES)))
     frame = frame.assign(kv=frame["kv_mb"] * 1e6)
     case = ("batch_size", "kvlen", "num_heads", "num_key_value_heads")
@@ -281,20 +259,14 @@ def _moe(frame: Any, devices: Mapping[str, DeviceRates]) -> KernelRows | None:
     tp, ep, tokens = (frame[c].to_numpy(dtype=float) for c in ("moe_tp_size", "moe_ep_size", "num_tokens"))
     flop = 6 * tokens * k * h * i / (tp * ep)
     touched = experts / ep * (1 - (1 - k / experts) ** tokens)
-    width, activation = (
-        frame["dtype"].map(table).to_numpy(dtype=float) for table in (WEIGHT_BYTES, ACTIVATION_BYTES)
-    )
+    width, activation = (frame["dtype"].map(table).to_numpy(dtype=float) for table in (WEIGHT_BYTES, ACTIVATION_BYTES))
     moved = 4 * tokens * h + tokens * k / ep * (h * (2 * activation + 4) + i / tp * (4 + 2 * activation))
-    frame = frame.assign(
-        F=flop, r=tokens * k / ep / touched, weights=touched * 3 * h * i / tp * width, moved=moved
-    )
+    frame = frame.assign(F=flop, r=tokens * k / ep / touched, weights=touched * 3 * h * i / tp * width, moved=moved)
     mixed_kernels = np.abs(frame["tflops"] * 1e12 * frame["t"] / frame["F"] - 1) > 0.02
     faulty = (frame["device"] == "h200") & (frame["backend"] == "vllm") & (frame["ver"] == "0.24.0")
     frame = _newest(_with_peak(frame[~mixed_kernels & ~(faulty & (frame["dtype"] == "fp8"))], devices))
     case = ("model", "num_tokens", "moe_tp_size", "moe_ep_size")
-    return _rows(
-        frame, case, ("F", "r", "weights", "moved", "P", "W"), ("num_tokens", "moe_tp_size", "moe_ep_size")
-    )
+    return _rows(frame, case, ("F", "r", "weights", "moved", "P", "W"), ("num_tokens", "moe_tp_size", "moe_ep_size"))
 
 
 _COLLECTIVES: Final = {

@@ -1,6 +1,5 @@
 """Assumption sets: how peaks become times, and every liberty taken with the architecture, by name."""
 
-
 from typing import ClassVar, Literal
 
 from pydantic import Field

@@ -166,9 +166,7 @@ def load_document(path: Path, document_type: type[D]) -> D:
         raise DocumentError([*problems, problem])
     wanted = document_type.schema_name
     if "schema" not in data:
-        problems.append(
-            Problem(file, lines.line(()), "", "missing key 'schema'", f"begin with 'schema: {wanted}'")
-        )
+        problems.append(Problem(file, lines.line(()), "", "missing key 'schema'", f"begin with 'schema: {wanted}'"))
     elif data["schema"] != wanted:
         # The rest of a document of another kind would be nothing but unknown keys.
         found = printable(data["schema"], 60)
@@ -231,9 +229,7 @@ def _leaves(value: Any, path: tuple[_Step, ...], shown: str) -> Iterator[tuple[t
         for name in type(value).model_fields:
             # A default belongs to the schema, which documents it; only what the file says needs a source.
             if name in value.model_fields_set:
-                yield from _leaves(
-                    getattr(value, name), (*path, (frozenset([name]), False)), f"{shown}.{name}"
-                )
+                yield from _leaves(getattr(value, name), (*path, (frozenset([name]), False)), f"{shown}.{name}")
     elif isinstance(value, Mapping):
         for key, item in value.items():
             yield from _leaves(item, (*path, (frozenset([str(key)]), False)), f"{shown}.{key}")

@@ -10,7 +10,6 @@ Symbols: P tensor peak [FLOP/s], W memory bandwidth [B/s], B link bandwidth per 
 units. Wherever it says hypot, two resources overlap in part: the root of the sum of squares.
 """
 
-
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field

@@ -1,6 +1,5 @@
 """Engine profiles: what a serving engine adds to its kernels, and how it moves caches."""
 
-
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field

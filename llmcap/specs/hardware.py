@@ -3,7 +3,6 @@
 Only datasheet and driver facts live here; how much of a peak a kernel reaches is a calibration document's business.
 """
 
-
 from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator

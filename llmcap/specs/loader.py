@@ -24,9 +24,7 @@ MAX_DEPTH: Final = 40
 MAX_ALIASES: Final = 50
 MAX_NODES: Final = 100_000  # after aliases are expanded
 
-_PARSER: Final[Any] = getattr(
-    yaml, "CSafeLoader", yaml.SafeLoader
-)  # libyaml's parser is some ten times faster
+_PARSER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's parser is some ten times faster
 _INTEGER: Final = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,17})")
 _FLOAT: Final = re.compile(r"[-+]?(?:0|[1-9][0-9]*)?(?:\.[0-9]*)?(?:[eE][-+]?[0-9]{1,4})?")
 _CONSTANTS: Final[dict[str, bool | None]] = {
@@ -118,9 +116,7 @@ def _read(path: Path) -> bytes:
         reason = getattr(error, "strerror", None) or str(error)
         raise _refusal(path, f"cannot be read: {printable(reason)}") from None
     if len(content) > MAX_FILE_BYTES:
-        raise _refusal(
-            path, f"is larger than {MAX_FILE_BYTES:,} bytes", "documents are small; is this the right file?"
-        )
+        raise _refusal(path, f"is larger than {MAX_FILE_BYTES:,} bytes", "documents are small; is this the right file?")
     return content
 
 
@@ -221,9 +217,7 @@ class _Builder:
 
     def _check_tag(self, event: Any) -> None:
         if event.tag is not None:
-            self._refuse(
-                event, f"the tag '{printable(event.tag, 40)}' is not used here", "leave it out; quote texts"
-            )
+            self._refuse(event, f"the tag '{printable(event.tag, 40)}' is not used here", "leave it out; quote texts")
 
     def _scalar(self, event: Any) -> None:
         self._count(event)
@@ -303,11 +297,7 @@ def _plain_scalar(text: str) -> str | int | float | bool | None:
         return text
     if _INTEGER.fullmatch(text):
         return int(text)
-    if (
-        len(text) <= 40
-        and _FLOAT.fullmatch(text)
-        and any(c.isdigit() for c in text.lower().partition("e")[0])
-    ):
+    if len(text) <= 40 and _FLOAT.fullmatch(text) and any(c.isdigit() for c in text.lower().partition("e")[0]):
         value = float(text)
         # What overflows, or is an integer past 18 digits, is kept as text: a field will refuse it by name.
         if math.isfinite(value) and any(c in text for c in ".eE"):

@@ -5,7 +5,6 @@ layer list that says which parts stand where. Every attention family is one more
 this file knows a model's name.
 """
 
-
 import math
 from collections.abc import Iterator
 from typing import Annotated, ClassVar, Literal, Self

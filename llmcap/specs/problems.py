@@ -27,9 +27,7 @@ _EXPECTED: Final = {
 _TAGS: Final = ("kind", "type")  # the keys that tell the members of a union apart
 
 
-def problems_of(
-    error: ValidationError, data: Any, model: type[BaseModel], file: str, lines: LineMap
-) -> list[Problem]:
+def problems_of(error: ValidationError, data: Any, model: type[BaseModel], file: str, lines: LineMap) -> list[Problem]:
     """Every problem that `error` reports: unknown keys first, the missing keys of one place as one."""
     missing: dict[tuple[str | int, ...], list[str]] = {}
     unknown: list[Problem] = []

@@ -37,9 +37,7 @@ class Quantity:
         if isinstance(value, int | float):
             if not self.plain:
                 unit = example.split(" ", 1)[1]
-                raise QuantityError(
-                    f"{_shown(value)} has no unit", f"write '{value} {unit}' if that is meant"
-                )
+                raise QuantityError(f"{_shown(value)} has no unit", f"write '{value} {unit}' if that is meant")
             value = repr(value)
         return parse_quantity(value, self.dimension, allow_zero=self.allow_zero)
 
@@ -52,9 +50,7 @@ class Quantity:
             self.read, serialization=core_schema.plain_serializer_function_ser_schema(self.write)
         )
 
-    def __get_pydantic_json_schema__(
-        self, schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         kind = DIMENSIONS[self.dimension]
         units = ", ".join(unit for unit in kind.units if unit)
         return {
@@ -84,9 +80,7 @@ class WholeNumber:
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_plain_validator_function(self.read)
 
-    def __get_pydantic_json_schema__(
-        self, schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         text = {"type": "string", "examples": ["250k", "128Ki", "1M"]}
         return {"anyOf": [{"type": "integer", "minimum": self.minimum}, text]}
 

@@ -1,6 +1,5 @@
 """Measured behaviour of links under block transfers, apart from their nominal bandwidth."""
 
-
 from typing import ClassVar
 
 from llmcap.specs.base import Document, Fraction, Part, Seconds, Source

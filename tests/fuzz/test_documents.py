@@ -61,9 +61,7 @@ def test_bytes_are_read_or_refused(folder: Path, content: bytes) -> None:
 @given(st.data())
 def test_a_damaged_shipped_document_is_read_or_refused(folder: Path, data: st.DataObject) -> None:
     kind, name = data.draw(
-        st.sampled_from(
-            [(kind, name) for kind in ("server", "device", "model") for name in registry.list_ids(kind)]
-        )
+        st.sampled_from([(kind, name) for kind in ("server", "device", "model") for name in registry.list_ids(kind)])
     )
     lines = registry.find(kind, name).read_text(encoding="utf-8").split("\n")
     position = data.draw(st.integers(0, len(lines) - 1))
@@ -73,11 +71,7 @@ def test_a_damaged_shipped_document_is_read_or_refused(folder: Path, data: st.Da
         "drop": [],
         "double": [line, line],
         "cut": [line[: len(line) // 2]],
-        "garble": [
-            line.replace(
-                ":", data.draw(st.sampled_from([": 7 #", ":", ": [", ": yes #", ": -1 #", ": {} #"]))
-            )
-        ],
+        "garble": [line.replace(":", data.draw(st.sampled_from([": 7 #", ":", ": [", ": yes #", ": -1 #", ": {} #"])))],
         "indent": ["  " + line],
     }[change]
     path = folder / "damaged.yaml"

@@ -214,9 +214,7 @@ def test_a_missing_schema_hides_nothing(tmp_path: Path) -> None:
 
 
 def test_a_duplicate_hides_nothing(tmp_path: Path) -> None:
-    text = "\n".join(
-        str(p) for p in problems(tmp_path, "schema: llmcap.machine/1\nid: x\nid: y\ncapacity: 80\n")
-    )
+    text = "\n".join(str(p) for p in problems(tmp_path, "schema: llmcap.machine/1\nid: x\nid: y\ncapacity: 80\n"))
     assert "twice" in text
     assert "80 GB" in text
 
@@ -439,9 +437,7 @@ def test_a_model_keeps_its_hugging_face_ids_on_one_line(name: str) -> None:
     path = registry.find("model", name)
     ids = registry.load("model", name).document.huggingface
     assert [
-        entry
-        for entry, where in registry._index(path.parent, path.parent.stat().st_mtime_ns)
-        if where == path
+        entry for entry, where in registry._index(path.parent, path.parent.stat().st_mtime_ns) if where == path
     ] == list(ids)
 
 

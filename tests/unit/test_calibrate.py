@@ -80,9 +80,7 @@ def _rows(operator: str, noise: float = 0.0, device: str = "h200") -> KernelRows
     form, values = FORMS[operator], _values(operator)
     time = form.time(np.array([TRUTH[operator][name] for name in form.names]), values)
     time = time * np.exp(noise * np.random.default_rng(5).standard_normal(time.size))
-    labels = pd.DataFrame(
-        {"device": device, "backend": "vllm", "case": np.arange(time.size).astype(str), "size": 1.0}
-    )
+    labels = pd.DataFrame({"device": device, "backend": "vllm", "case": np.arange(time.size).astype(str), "size": 1.0})
     return KernelRows(labels.assign(family="hopper", dtype="bf16"), time, values, ("size",))
 
 
@@ -227,19 +225,13 @@ def _tables(rates: DeviceRates) -> dict[str, pd.DataFrame]:
         "P": np.full(s.size, peak),
         "W": np.full(s.size, bandwidth),
     }
-    p = p.assign(
-        backend="vllm", ver="0.24.0", kernel_source="fa3", attn_dtype="bfloat16", kv_cache_dtype="bfloat16"
-    )
-    p = p.assign(
-        batch_size=1, head_dim=128, window_size=0, latency_ms=_milliseconds("prefill_attention", values)
-    )
+    p = p.assign(backend="vllm", ver="0.24.0", kernel_source="fa3", attn_dtype="bfloat16", kv_cache_dtype="bfloat16")
+    p = p.assign(batch_size=1, head_dim=128, window_size=0, latency_ms=_milliseconds("prefill_attention", values))
 
     d = _grid(batch_size=[1, 8, 64], kvlen=[1024, 8192, 65536], num_key_value_heads=[1, 8])
     size = 2.0 * d.batch_size * d.kvlen * d.num_key_value_heads * 128 * 2
     values = {"kv": size.to_numpy(), "W": np.full(len(d), bandwidth)}
-    d = d.assign(
-        backend="vllm", ver="0.24.0", kernel_source="fa3", attn_dtype="bfloat16", kv_cache_dtype="bfloat16"
-    )
+    d = d.assign(backend="vllm", ver="0.24.0", kernel_source="fa3", attn_dtype="bfloat16", kv_cache_dtype="bfloat16")
     d = d.assign(num_heads=8, kv_mb=size / 1e6, latency_ms=_milliseconds("decode_attention", values))
 
     e = _grid(model=["Llama4-Scout", "Qwen3-235B"], num_tokens=[1024, 4096, 16384], moe_tp_size=[1, 8])  # type: ignore[list-item]

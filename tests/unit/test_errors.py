@@ -67,9 +67,7 @@ def test_a_long_file_name_keeps_its_end() -> None:
     assert "the-end.yaml:3: " in str(Problem("/x" * 200 + "/the-end.yaml", 3, "", "wrong"))
 
 
-@pytest.mark.parametrize(
-    "text", ["\x1b[31mred\x1b[0m", "a\rb", "tab\t", "\u202egnp.exe", "\x00", "\ud800", "a\nb"]
-)
+@pytest.mark.parametrize("text", ["\x1b[31mred\x1b[0m", "a\rb", "tab\t", "\u202egnp.exe", "\x00", "\ud800", "a\nb"])
 def test_control_characters_never_reach_the_terminal(text: str) -> None:
     for shown in (
         printable(text),
@@ -87,10 +85,7 @@ def test_printable_is_capped_and_leaves_ordinary_text_alone() -> None:
 
 
 def test_did_you_mean_finds_the_near_and_not_the_far() -> None:
-    assert (
-        did_you_mean("llama-4-mavrick", ["llama-4-scout", "llama-4-maverick"])
-        == "did you mean 'llama-4-maverick'?"
-    )
+    assert did_you_mean("llama-4-mavrick", ["llama-4-scout", "llama-4-maverick"]) == "did you mean 'llama-4-maverick'?"
     assert did_you_mean("DGX-B20", ["dgx-b200"]) == "did you mean 'dgx-b200'?"
     assert did_you_mean("zzz", ["dgx-b200"]) == ""
     assert did_you_mean("x", []) == ""
