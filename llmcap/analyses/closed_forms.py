@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from llmcap.analyses.steps import StepModel
 from llmcap.engine.cost import Cost, Value
+from llmcap.engine.pipeline import pipeline_share
 
 Array = NDArray[np.float64]
 
@@ -97,7 +98,7 @@ class ChunkedPrefill:
         else:
             total = total + fullest * attention
             total += self.head_seconds(fullest, count)
-        return self._piped(total, count)
+        return self._piped(total, fullest * new)
 
     def cost(self, fullest: Array, new: Array, one: Terms, launch: Terms, wanted: frozenset[str]) -> Cost:
         """As `StepModel.prefill`, from the terms of `prompt`; fields that are not wanted stay zero."""
@@ -117,7 +118,7 @@ class ChunkedPrefill:
                 value = value + self._head(name, fullest, count, heads)
             if name in launch:
                 value = value + count * launch[name]
-            found[name] = value / pp if name in _WORK else self._piped(value, count)
+            found[name] = value / pp if name in _WORK else self._piped(value, fullest * new)
         return Cost(**found)
 
     def _steps_of(self, fullest: Array, new: Array) -> tuple[Array, Array, NDArray[np.intp]]:
@@ -128,10 +129,10 @@ class ChunkedPrefill:
         count = full + (rest > 0.0)
         return count, full, rest.astype(np.intp)
 
-    def _piped(self, value: Array, count: Array) -> Array:
-        """Steps follow each other through pp stages."""
+    def _piped(self, value: Array, tokens: Array) -> Array:
+        """Steps of `tokens` tokens in all follow each other through pp stages."""
         pp = self.steps.setting.parallelism.pp
-        return value if pp == 1 else value * (1.0 / pp + (pp - 1.0) / pp / np.maximum(count, 1.0))
+        return value if pp == 1 else np.asarray(value * pipeline_share(pp, tokens / self.chunk))
 
     # Logits: each step has those of the prompts that end in it, at least one a step when there are fewer steps than
     # prompts. So F prompts in s steps make min(F, s) launches with F / min(F, s) rows each.

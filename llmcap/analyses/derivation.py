@@ -20,6 +20,7 @@ from llmcap.analyses.steps import Phase, TokenOperator, layer_kinds
 from llmcap.arch.attention import attended_slots
 from llmcap.arch.operators import Exchange, Stream
 from llmcap.engine.cost import Cost
+from llmcap.engine.pipeline import pipeline_share
 
 Row = dict[str, Any]
 RESOURCES: Final = ("compute", "memory", "network")
@@ -83,7 +84,7 @@ class Derivation:
         count = sum(n for n, _ in groups)
         times = [(n, m / p.cp) for n, m in groups]
         sequences = 1.0 if setting.calibrated else self._fullest
-        pipe = 1.0 / p.pp + ((p.pp - 1.0) / p.pp / count if setting.calibrated else 0.0)
+        pipe = float(pipeline_share(p.pp, total / setting.chunk_tokens)) if setting.calibrated else 1.0 / p.pp
         binding = self._binding(steps.prefill(self._fullest, self.context - self.cached, self.cached))
         entries = [
             *self._of_tokens(times, sequences, "prefill", binding),

@@ -332,7 +332,8 @@ class Evaluator:
             share = (n + 1.0) / (2.0 * n)
             if pp == 1 or not self.setting.calibrated:
                 return np.asarray(share)
-            fill = (pp - 1.0) / np.maximum(steps, 1.0)  # every prompt waits for the pipeline to fill
+            # Every prompt waits for the pipeline to fill.
+            fill = (pp - 1.0) / np.maximum(users * new / self.setting.chunk_tokens, 1.0)
             return np.asarray((share + fill) / (1.0 + fill))
 
         fullest = self.tiers.fullest(u)

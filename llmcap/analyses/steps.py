@@ -21,6 +21,7 @@ from llmcap.arch.operators import Attention, Exchange, Experts, Gemm, OperatorTa
 from llmcap.arch.parts import AttentionWork
 from llmcap.engine import collectives, kernels
 from llmcap.engine.cost import Cost, Value
+from llmcap.engine.pipeline import pipeline_share
 from llmcap.specs.engine import ExpertKernels, FamilyKernels
 
 Array = NDArray[np.float64]
@@ -141,7 +142,7 @@ class StepModel:
         if not self.setting.calibrated:
             return Cost()
         o = self.setting.engine.prefill if phase == "prefill" else self.setting.engine.decode
-        t = o.step + o.layer * self.setting.structure.layers
+        t: Value = o.step + o.layer * self.setting.structure.layers
         recurrent, latent, experts = layer_kinds(self.setting.operators)
         t = t + o.recurrent * recurrent + o.latent * latent + o.experts * experts
         if o.sequence:
@@ -214,14 +215,14 @@ class StepModel:
         chunked = self.setting.calibrated
         chunk = float(self.setting.chunk_tokens)
         if chunked:
-            full = np.floor(total / chunk)
+            full: Array = np.asarray(np.floor(total / chunk))
             rest = total - full * chunk
-            partly = (rest > 0.0) * 1.0
+            partly: Array = np.asarray((rest > 0.0) * 1.0)
             steps = full + partly
             cost = self.tokens(chunk / self.setting.parallelism.cp, 1.0, "prefill") * full
             cost = cost + self._prefill_tokens(rest) * partly
         else:
-            steps = (total > 0.0) * 1.0
+            steps = np.asarray((total > 0.0) * 1.0)
             cost = self.tokens(total / self.setting.parallelism.cp, users, "prefill") * steps
         cost = cost + self.embedding(total / self.setting.parallelism.cp, steps)
         for op in self.setting.operators.attention:
@@ -231,26 +232,25 @@ class StepModel:
         pp = self.setting.parallelism.pp
         if pp > 1:
             # Without step costs a prompt may be cut as finely as one likes: the pipeline is full from the start.
-            fill = (pp - 1.0) / pp / np.maximum(steps, 1.0) if chunked else 0.0
-            stages = cost * (1.0 / pp + fill)
+            stages = cost * (pipeline_share(pp, total / chunk) if chunked else 1.0 / pp)
             cost = replace(stages, flop_s=cost.flop_s / pp, byte_s=cost.byte_s / pp)
         scale = self.setting.assumptions.scales.prefill
         return cost if scale == 1.0 else cost * scale
 
+    def _charged_slots(self, work: AttentionWork, new: Value, cached: Value) -> Value:
+        """Slots that prefill is charged for: the attended ones, or what the assumption set counts instead."""
+        deviations = self.setting.assumptions.deviations
+        whole = deviations.every_layer_full and work.role == "attention"
+        slots: Value = attended_pairs(new, cached) if whole else attended_slots(work, new, cached)
+        if deviations.causal:
+            return slots
+        rectangle = new * (cached + new)
+        return rectangle if whole else rectangle * (slots / attended_pairs(new, cached))
+
     def prefill_attention(self, op: Attention, users: Value, new: Value, cached: Value, steps: Value) -> Cost:
         """All layers of one attention work, all users, all steps."""
         work = op.work
-        deviations = self.setting.assumptions.deviations
-        if deviations.every_layer_full and work.role == "attention":
-            slots = attended_pairs(new, cached)
-        else:
-            slots = attended_slots(work, new, cached)
-        if not deviations.causal:
-            slots = (
-                new * (cached + new) * (slots / attended_pairs(new, cached))
-                if not deviations.every_layer_full
-                else new * (cached + new)
-            )
+        slots = self._charged_slots(work, new, cached)
         cp = self.setting.parallelism.cp
         dims = work.qk_dim + work.v_dim
         flop = users * slots * (2.0 * dims * op.heads / cp)

@@ -100,7 +100,7 @@ def _relaxed(row: Row) -> Row:
 
 def _step(row: Row) -> Row:
     gain = row.get("gain")
-    figures = {
+    figures: dict[str, tuple[str, Callable[[Any], str]]] = {
         "users": ("users", lambda v: f"{v:,}"),
         "sessions": ("sessions", lambda v: f"{v:,}"),
         "ttft_s": ("first token", format_seconds),

@@ -199,7 +199,7 @@ class Oracle(Operators):
         batches = min(users, len(steps))
         total.add(self.logits(users / batches), batches)
         if c.pp > 1:
-            fill = (c.pp - 1) / c.pp / len(steps) if self.calibrated else 0.0
+            fill = (c.pp - 1) / c.pp / max(users * new / self.chunk, 1.0) if self.calibrated else 0.0
             parts = [p * (1.0 / c.pp + fill) for p in total.parts]
             parts[6:] = [total.parts[6] / c.pp, total.parts[7] / c.pp]
             total.parts = parts
@@ -359,7 +359,8 @@ def mean_ttft(o: Oracle, new: int, last: float) -> float:
         steps = math.ceil(users * new / o.chunk) if o.calibrated else users
         groups = max(min(users, steps), 1)
         whole = last * users / o.fullest
-        fill = (o.case.pp - 1) / max(steps, 1) if o.calibrated else 0.0  # the pipeline's, before anyone is done
+        # The pipeline's fill, before anyone is done.
+        fill = (o.case.pp - 1) / max(users * new / o.chunk, 1.0) if o.calibrated else 0.0
         for group in range(groups):
             total += users / groups * whole * ((group + 1) / groups + fill) / (1.0 + fill)
     return total / o.case.users
