@@ -1,7 +1,7 @@
 # `make demo` needs nothing but a Python from 3.11 on; everything lands in .venv.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench fuzz clean
+.PHONY: help demo test lint bench docs fuzz clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -19,6 +19,7 @@ help:
 	@echo "make test    run the tests"
 	@echo "make lint    ruff and mypy"
 	@echo "make bench   run the benchmarks"
+	@echo "make docs    write anew what the docs quote of the program"
 	@echo "make fuzz    search for bad input that is not met with a clear error, longer than 'make test' does"
 	@echo "make clean   remove .venv and caches"
 
@@ -32,11 +33,13 @@ $(BIN)/python:
 $(READY): | $(BIN)/python
 	@echo "installing llmcap into $(VENV) ..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@$(BIN)/python -m compileall -q llmcap
 	@rm -f $(VENV)/.ready-* && touch $@
 
 $(READY_DEV): | $(BIN)/python
 	@echo "installing llmcap and its development tools into $(VENV) ..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@$(BIN)/python -m compileall -q llmcap
 	@rm -f $(VENV)/.ready-* && touch $(READY) $@
 
 demo: $(READY)
@@ -51,10 +54,17 @@ lint: $(READY_DEV)
 	@$(BIN)/mypy
 
 bench: $(READY_DEV)
-	@for f in benchmarks/bench_*.py; do [ -e "$$f" ] || continue; echo "== $$f"; $(BIN)/python "$$f" || exit 1; done
+	@for f in benchmarks/*.py; do [ -e "$$f" ] || continue; echo "== $$f"; $(BIN)/python "$$f" || exit 1; done
 
 fuzz: $(READY_DEV)
 	@LLMCAP_FUZZ_EXAMPLES=5000 $(BIN)/python -m pytest -q tests/fuzz
+
+# Everything in docs that the program writes: quoted output, the reference of commands, tables, the accuracy page.
+docs: $(READY_DEV)
+	@$(BIN)/python -m llmcap.cli.reference docs/cli.md
+	@$(BIN)/python -m llmcap.report.accuracy_page docs/accuracy.md
+	@$(BIN)/python tests/docs/test_tier_tables.py
+	@$(BIN)/python tests/docs/test_docs.py
 
 clean:
 	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
