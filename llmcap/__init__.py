@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 from llmcap import display as _display
 
 if TYPE_CHECKING:
-    from llmcap.analyses.claims import validate_suite as validate_suite
+    from llmcap.analyses.claims.suite import validate_suite as validate_suite
     from llmcap.analyses.estimate import estimate as estimate
     from llmcap.analyses.estimate import load_hardware as load_hardware
     from llmcap.analyses.estimate import load_model as load_model
     from llmcap.analyses.frames import compare as compare
     from llmcap.analyses.frames import explain as explain
     from llmcap.analyses.frames import plan as plan
-    from llmcap.analyses.replay import replay as replay
+    from llmcap.analyses.offload.tier_table import tiers as tiers
+    from llmcap.analyses.replays.replay import replay as replay
     from llmcap.analyses.result import Estimate as Estimate
-    from llmcap.analyses.tier_table import tiers as tiers
     from llmcap.errors import CapacityError as CapacityError
     from llmcap.errors import DocumentError as DocumentError
     from llmcap.errors import LlmcapError as LlmcapError
@@ -37,9 +37,9 @@ _HOMES = {
     "compare": "llmcap.analyses.frames",
     "explain": "llmcap.analyses.frames",
     "plan": "llmcap.analyses.frames",
-    "tiers": "llmcap.analyses.tier_table",
-    "replay": "llmcap.analyses.replay",
-    "validate_suite": "llmcap.analyses.claims",
+    "tiers": "llmcap.analyses.offload.tier_table",
+    "replay": "llmcap.analyses.replays.replay",
+    "validate_suite": "llmcap.analyses.claims.suite",
     "LlmcapError": "llmcap.errors",
     "OptionError": "llmcap.errors",
     "DocumentError": "llmcap.errors",

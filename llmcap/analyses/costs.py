@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from llmcap.analyses.machine import Machine
+from llmcap.analyses.offload.wear import DAY, YEAR
 from llmcap.analyses.paths import Tier
-from llmcap.analyses.wear import DAY, YEAR
 from llmcap.specs.prices import PriceList
 
 Array = NDArray[np.float64]

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def explain(**question: Any) -> pd.DataFrame:
-    """The derivation of an estimate, one row per operator; takes what `llmcap.analyses.explain.explain` takes.
+    """The derivation of an estimate, one row per operator; takes what `llmcap.analyses.explaining.explain.explain` takes.
 
     Returns
     -------
@@ -23,7 +23,7 @@ def explain(**question: Any) -> pd.DataFrame:
     >>> bool(abs(table["time_s"].sum() / table.attrs["answer"]["total_s"] - 1) < 1e-9)
     True
     """
-    from llmcap.analyses.explain import explain as derive
+    from llmcap.analyses.explaining.explain import explain as derive
 
     told = derive(**question)
     return _with_answer(told.to_frame(), told.to_dict())
@@ -37,21 +37,21 @@ def compare(*items: str, **question: Any) -> pd.DataFrame:
     DataFrame
         A column per side, a ratio to the first per further side; `attrs["answer"]` holds the reasons as well.
     """
-    from llmcap.analyses.compare import compare as beside
+    from llmcap.analyses.explaining.compare import compare as beside
 
     sides = beside(*items, **question)
     return _with_answer(sides.to_frame(), sides.to_dict())
 
 
 def plan(question: str, **given: Any) -> pd.DataFrame:
-    """The answer to an inverse question as one row; takes what `llmcap.analyses.plan.plan` takes.
+    """The answer to an inverse question as one row; takes what `llmcap.analyses.planning.plan.plan` takes.
 
     Returns
     -------
     DataFrame
         For `cheapest` one row per machine; `attrs["answer"]` holds what binds, the next steps and the sensitivity.
     """
-    from llmcap.analyses.plan import plan as solve
+    from llmcap.analyses.planning.plan import plan as solve
 
     found = solve(question, **given)
     return _with_answer(found.to_frame(), found.to_dict())

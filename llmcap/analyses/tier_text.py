@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from llmcap.analyses.mlperf_storage import read_results
+from llmcap.analyses.offload.mlperf_storage import read_results
 from llmcap.errors import OptionError, did_you_mean, printable
 from llmcap.specs.hardware import CustomTier
 from llmcap.specs.loader import sha256_of

@@ -82,7 +82,7 @@ def _folders(option: str, folder: Path, output: Path | None) -> Path:
 
 def _engines(folder: Path, output: Path | None) -> None:
     target = _folders("--engines", folder, output)
-    from llmcap.analyses.accuracy import refit
+    from llmcap.analyses.accuracy.held_out import refit
     from llmcap.report.tables import json_text
 
     files = sorted((*folder.glob("*.csv"), *folder.glob("*.csv.gz")))
@@ -97,7 +97,7 @@ def _engines(folder: Path, output: Path | None) -> None:
 
 def _kernels(folder: Path, output: Path | None) -> None:
     target = _folders("--kernels", folder, output)
-    from llmcap.analyses.calibrate import fit_kernels, write_documents
+    from llmcap.analyses.accuracy.calibrate import fit_kernels, write_documents
 
     documents = fit_kernels(folder)
     target.mkdir(parents=True, exist_ok=True)
@@ -106,7 +106,7 @@ def _kernels(folder: Path, output: Path | None) -> None:
 
 
 def _measured(file: Path, assumptions: str, engine: str | None, output: Path | None) -> None:
-    from llmcap.analyses.own_scales import own_assumptions
+    from llmcap.analyses.accuracy.own_scales import own_assumptions
     from llmcap.specs.base import dump_document
 
     document, report = own_assumptions(file, assumptions, engine)

@@ -32,7 +32,7 @@ def compare(
     The other options hold for all sides. A side that does not fit device memory has no times; exit status 0.
     """
     chosen = chosen_format(form)
-    from llmcap.analyses.compare import compare as beside
+    from llmcap.analyses.explaining.compare import compare as beside
 
     extras = {"prices": prices, "price_gpu_hour": price_gpu_hour, "price_kwh": price_kwh}
     sides = beside(*items, **given, **{n: v for n, v in extras.items() if v is not None})

@@ -28,7 +28,7 @@ def explain(given: dict[str, Any], term: Term = None, form: Format = None, outpu
     KV cache can be derived all the same.
     """
     chosen = chosen_format(form)
-    from llmcap.analyses.explain import explain as derive
+    from llmcap.analyses.explaining.explain import explain as derive
 
     told = derive(**given, **({} if term is None else {"term": term}))
     if chosen == "json":

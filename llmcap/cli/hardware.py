@@ -21,7 +21,7 @@ hardware = group("List, show and check hardware documents.")
 @hardware.command("list", cls=Command)
 def list_hardware(form: Format = None, output: OutputFile = None) -> None:
     """List the servers that ship, with their memory, peaks and the tiers that can hold caches."""
-    from llmcap.analyses.catalogue import server_rows
+    from llmcap.analyses.documents.catalogue import server_rows
     from llmcap.report.sheets import servers_table
     from llmcap.report.tables import rows_text
 
@@ -32,7 +32,7 @@ def list_hardware(form: Format = None, output: OutputFile = None) -> None:
 @hardware.command("show", cls=Command)
 def show_hardware(server: Server, form: SheetFormat = None, output: OutputFile = None) -> None:
     """Explain a server: devices, links, tiers and the path from each to the devices, with sources."""
-    from llmcap.analyses.catalogue import server_sheet
+    from llmcap.analyses.documents.catalogue import server_sheet
     from llmcap.report.sheets import server_page
     from llmcap.report.tables import json_text
 
@@ -47,7 +47,7 @@ def check_hardware(names: Several = None) -> None:
 
     Reports the problems of all documents at once and exits with status 3 if there are any.
     """
-    from llmcap.analyses.document_checks import HARDWARE_KINDS, check_documents
+    from llmcap.analyses.documents.document_checks import HARDWARE_KINDS, check_documents
 
     checked = check_documents(HARDWARE_KINDS, names or [])
     write_text(f"{checked} hardware document{' is' if checked == 1 else 's are'} sound", None)

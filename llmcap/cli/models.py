@@ -36,7 +36,7 @@ Several = Annotated[
 @models.command("list", cls=Command)
 def list_models(form: Format = None, output: OutputFile = None) -> None:
     """List the models that ship, with sizes and the growth of their state per token."""
-    from llmcap.analyses.catalogue import model_rows
+    from llmcap.analyses.documents.catalogue import model_rows
     from llmcap.report.sheets import models_table
     from llmcap.report.tables import rows_text
 
@@ -55,7 +55,7 @@ def show_model(
     form: SheetFormat = None, output: OutputFile = None,
 ) -> None:  # fmt: skip
     """Explain a model: parameters, and the memory of one sequence per layer kind, with formula and source."""
-    from llmcap.analyses.catalogue import model_sheet
+    from llmcap.analyses.documents.catalogue import model_sheet
     from llmcap.report.sheets import model_page
     from llmcap.report.tables import json_text
 
@@ -82,7 +82,7 @@ def check_models(names: Several = None) -> None:
 
     Reports the problems of all documents at once and exits with status 3 if there are any.
     """
-    from llmcap.analyses.document_checks import MODEL_KINDS, check_documents
+    from llmcap.analyses.documents.document_checks import MODEL_KINDS, check_documents
 
     checked = check_documents(MODEL_KINDS, names or [])
     write_text(f"{checked} model document{' is' if checked == 1 else 's are'} sound", None)

@@ -76,7 +76,7 @@ def plan(
         raise OptionError("", told, f"give one of {', '.join('--' + name for name in flags)}")
     if bandwidth_for is not None and from_tier is not None:
         raise OptionError("--from-tier", "goes without --bandwidth-for, which names the tier", "leave it out")
-    from llmcap.analyses.plan import plan as solve
+    from llmcap.analyses.planning.plan import plan as solve
 
     extras = {"ttft": ttft, "tpot": tpot, "tier": bandwidth_for if bandwidth_for is not None else from_tier,
               "prices": prices, "price_gpu_hour": price_gpu_hour, "price_kwh": price_kwh}  # fmt: skip

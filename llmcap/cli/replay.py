@@ -15,7 +15,7 @@ from llmcap.cli.options import Format, OutputFile, chosen_format, with_case_opti
 from llmcap.cli.output import write_file, write_text
 
 if TYPE_CHECKING:
-    from llmcap.analyses.traces import Progress
+    from llmcap.analyses.replays.traces import Progress
 
 
 def _extra(flag: str, metavar: str, help_text: str) -> Any:
@@ -73,8 +73,8 @@ def replay(
     fit device memory; the curve is told all the same.
     """
     chosen = chosen_format(form)
-    from llmcap.analyses.replay import load_trace
-    from llmcap.analyses.replay import replay as ask
+    from llmcap.analyses.replays.replay import load_trace
+    from llmcap.analyses.replays.replay import replay as ask
 
     reading: dict[str, Any] = {
         "generate": generate, "block_tokens": block_tokens, "max_bad_lines": max_bad_lines, "time_unit": time_unit,
@@ -84,7 +84,7 @@ def replay(
     asked: dict[str, Any] = {"capacities": capacities, "window": window}
     answer = ask(read, **given, **{k: v for k, v in asked.items() if v is not None})
     if write_trace is not None:
-        from llmcap.analyses.trace_generator import write_trace as write
+        from llmcap.analyses.replays.trace_generator import write_trace as write
 
         write_file(write_trace, lambda path: write(read, path))
         print(f"trace in {write_trace}", file=sys.stderr)

@@ -94,8 +94,8 @@ def _made(source: str, sets: list[str], override: str | None, prices: str | None
         from llmcap.report.result_report import result_report
 
         return result_report(read_result(Path(source)), command)
-    from llmcap.analyses.scenarios import adjusted
-    from llmcap.analyses.survey import Survey
+    from llmcap.analyses.sweeps.scenarios import adjusted
+    from llmcap.analyses.sweeps.survey import Survey
     from llmcap.report.scenario_report import scenario_report
     from llmcap.specs.prices import PriceList
     from llmcap.specs.registry import load_as

@@ -14,7 +14,7 @@ from llmcap.cli.options import chosen_format
 from llmcap.errors import OptionError, printable
 
 if TYPE_CHECKING:
-    from llmcap.analyses.sweep import Sweep
+    from llmcap.analyses.sweeps.sweep import Sweep
     from llmcap.report.sweep_files import Job
     from llmcap.specs.scenario import Scenario
 
@@ -127,7 +127,7 @@ def sweep(
         assert scenario is not None
         document, file = _load(scenario, sets or [], override)
         chosen = "parquet" if scheduler else format_of(output, None if dry_run else form) if output else "csv"
-        from llmcap.analyses.grid import CHUNK_CASES
+        from llmcap.analyses.sweeps.grid import CHUNK_CASES
 
         job = Job.of(
             document, chosen, chunk_cases=numbers["chunk_cases"] or CHUNK_CASES, limit=numbers["limit"], file=file
@@ -154,7 +154,7 @@ def sweep(
 
 
 def _load(name: str, sets: list[str], override: str | None) -> tuple[Scenario, str]:
-    from llmcap.analyses.scenarios import adjusted
+    from llmcap.analyses.sweeps.scenarios import adjusted
     from llmcap.specs.registry import load_as
     from llmcap.specs.scenario import Scenario
 
@@ -253,7 +253,7 @@ def _on_cluster(
 
 def _plot(kinds: list[str], prices: str | None, job: Job, output: Path | None, say: Callable[[str], None]) -> None:
     """Figures of the scenario, drawn before its rows: what cannot be drawn costs no sweep."""
-    from llmcap.analyses.survey import Survey
+    from llmcap.analyses.sweeps.survey import Survey
     from llmcap.cli.output import write_file
     from llmcap.report.figures.style import format_of, rendered, styled
     from llmcap.report.pictures import Material, picture

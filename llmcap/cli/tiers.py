@@ -100,7 +100,7 @@ def tiers(
     of users who do not fit device memory together have no times; exit status 0.
     """
     chosen = chosen_format(form)
-    from llmcap.analyses.tier_table import tier_table
+    from llmcap.analyses.offload.tier_table import tier_table
 
     extras = {
         "hit": hit, "shared_tokens": shared_tokens, "returns": returns, "arrivals": arrivals,
@@ -125,7 +125,7 @@ def tiers(
         text = tier_page(table.rows, table.notes, min(shutil.get_terminal_size((120, 24)).columns, 140))
     write_text(text, output)
     if mlperf_config is not None:
-        from llmcap.analyses.mlperf_storage import benchmark_config
+        from llmcap.analyses.offload.mlperf_storage import benchmark_config
 
         write_text(benchmark_config(table.setting, max(row["users"] for row in table.rows)), mlperf_config)
         print(f"configuration in {mlperf_config}", file=sys.stderr)

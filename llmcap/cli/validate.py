@@ -68,7 +68,7 @@ def validate(
 
 def _measured(name: str, assumptions: str, engine: str | None, form: str) -> tuple[str, str]:
     """The summary in the form asked for, and the rows with their predictions as CSV."""
-    from llmcap.analyses.measured import shipped_files, validate_file, validate_files
+    from llmcap.analyses.accuracy.measured import shipped_files, validate_file, validate_files
     from llmcap.report.tables import csv_text, json_text, markdown_text
     from llmcap.specs.registry import as_path
 
@@ -92,7 +92,7 @@ def _measured(name: str, assumptions: str, engine: str | None, form: str) -> tup
 
 
 def _suite(name: str, form: str, *, to_file: bool) -> str:
-    from llmcap.analyses.claims import judge_suite
+    from llmcap.analyses.claims.suite import judge_suite
 
     rows = judge_suite(name)
     if form == "json":

@@ -67,9 +67,9 @@ def accuracy_page(
     Parameters
     ----------
     summary, table
-        As `llmcap.analyses.measured.validate_files` returns them.
+        As `llmcap.analyses.accuracy.measured.validate_files` returns them.
     held_out
-        As `llmcap.analyses.accuracy.load_held_out` returns it.
+        As `llmcap.analyses.accuracy.held_out.load_held_out` returns it.
     figure
         Name of the scatter plot beside the page.
     """
@@ -125,8 +125,8 @@ def scatter(table: Sequence[Mapping[str, Any]], target: Path) -> None:
 
 def main(target: Path) -> None:
     """Write the page and its figure."""
-    from llmcap.analyses.accuracy import load_held_out
-    from llmcap.analyses.measured import shipped_files, validate_files
+    from llmcap.analyses.accuracy.held_out import load_held_out
+    from llmcap.analyses.accuracy.measured import shipped_files, validate_files
 
     summary, table = validate_files(shipped_files())
     figure = target.with_suffix(".png")

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
-from llmcap.analyses.sweep import Column, Rows
+from llmcap.analyses.sweeps.sweep import Column, Rows
 from llmcap.glossary import GLOSSARY
 from llmcap.report.row_groups import MAGIC, Group, file_footer, split_file
 

@@ -29,7 +29,7 @@ def claims_page(rows: Sequence[Row], width: int = 100, *, color: bool = False) -
     Parameters
     ----------
     rows : sequence of mappings
-        As `llmcap.analyses.claims.judge_suite` returns them.
+        As `llmcap.analyses.claims.suite.judge_suite` returns them.
     width : int
         [characters]
     color : bool

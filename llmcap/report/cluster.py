@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from llmcap.analyses.sweep import Sweep
+from llmcap.analyses.sweeps.sweep import Sweep
 from llmcap.errors import OptionError, printable
 from llmcap.report.arrow import file_end, file_start
 from llmcap.report.row_groups import Group

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from llmcap.analyses.compare import Comparison
+from llmcap.analyses.explaining.compare import Comparison
 from llmcap.glossary import GLOSSARY
 from llmcap.report.tables import Row, markdown_text, plain_table
 from llmcap.units import format_bytes, format_rate, format_seconds, format_si

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any, Final
 
-from llmcap.analyses.explain import Explanation
+from llmcap.analyses.explaining.explain import Explanation
 from llmcap.report.tables import Row, markdown_text, plain_table
 from llmcap.report.words import question
 from llmcap.units import format_bytes, format_rate, format_seconds, format_si

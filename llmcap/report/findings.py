@@ -26,7 +26,7 @@ def findings(frame: pd.DataFrame, claims: Sequence[Row] = ()) -> list[str]:
     frame : DataFrame
         Rows of a sweep, one per case and tier.
     claims : sequence of mappings
-        Judged claims that the sweep goes with, as `llmcap.analyses.claims.judge_suite` returns them.
+        Judged claims that the sweep goes with, as `llmcap.analyses.claims.suite.judge_suite` returns them.
     """
     sets = list(frame["assumptions"].unique()) if "assumptions" in frame.columns else []
     under = ""

@@ -16,8 +16,8 @@ from llmcap.report.markdown import estimate_markdown as estimate_markdown
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from llmcap.analyses.replay import Replay
-    from llmcap.analyses.tier_table import TierTable
+    from llmcap.analyses.offload.tier_table import TierTable
+    from llmcap.analyses.replays.replay import Replay
 
 # Notebooks bring their own light or dark style; these follow the text's colour.
 _STYLE: Final = (

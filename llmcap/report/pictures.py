@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from llmcap.analyses.context_axis import along_context
 from llmcap.analyses.device_memory import device_memory
 from llmcap.analyses.result import Estimate
-from llmcap.analyses.survey import COST, Survey, break_even_grid, operator_frame
+from llmcap.analyses.sweeps.survey import COST, Survey, break_even_grid, operator_frame
 from llmcap.errors import OptionError, did_you_mean, printable
 from llmcap.report.document import Picture
 from llmcap.report.figures import bars, context, loads, maps, operators, sweeps

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from llmcap.analyses.replay import Replay
+from llmcap.analyses.replays.replay import Replay
 from llmcap.errors import printable
 from llmcap.report.tables import Row, markdown_text, plain_table
 from llmcap.units import format_bytes, format_count, format_rate, format_seconds

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from llmcap.analyses.thinning import spread_positions
+from llmcap.analyses.sweeps.thinning import spread_positions
 from llmcap.errors import DocumentError, OptionError, Problem, printable
 from llmcap.report.figures.series import INPUTS, NUMBERS
 from llmcap.report.sweep_files import meta_path

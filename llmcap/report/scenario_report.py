@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from llmcap import __version__
-from llmcap.analyses.claims import judge_suite
-from llmcap.analyses.survey import COST, Survey
+from llmcap.analyses.claims.suite import judge_suite
+from llmcap.analyses.sweeps.survey import COST, Survey
 from llmcap.report.document import Assumption, Report, Table, table_of
 from llmcap.report.figures.series import cases_of, varying
 from llmcap.report.figures.style import styled

@@ -14,8 +14,8 @@ from typing import Any, Final
 import pyarrow as pa
 
 from llmcap import __version__
-from llmcap.analyses.grid import Grid
-from llmcap.analyses.sweep import Sweep
+from llmcap.analyses.sweeps.grid import Grid
+from llmcap.analyses.sweeps.sweep import Sweep
 from llmcap.errors import DocumentError, OptionError, Problem, did_you_mean, printable
 from llmcap.report.arrow import Encoded, FileFormat, encode
 from llmcap.report.processes import in_processes

@@ -11,7 +11,7 @@ from llmcap.specs.base import Count, Document, Part, Source, Tokens
 from llmcap.specs.registry import register
 from llmcap.units import QuantityError, parse_quantity
 
-#: Why a modelled figure differs from the published one: the name of an explanation in `analyses/claim_reasons.py`.
+#: Why a modelled figure differs from the published one: an explanation in `analyses/claims/claim_reasons.py`.
 Topic = Literal[
     "short_prefill", "prefill", "many_users", "cache", "dram", "nvme", "capacity", "next_drives", "pool", "limits",
     "phases",

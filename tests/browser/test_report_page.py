@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from llmcap.analyses.survey import Survey
+from llmcap.analyses.sweeps.survey import Survey
 from llmcap.report.document import Report, table_of
 from llmcap.report.html import report_html
 from llmcap.report.scenario_report import scenario_report

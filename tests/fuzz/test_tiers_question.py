@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmcap.analyses.tier_table import tier_table
+from llmcap.analyses.offload.tier_table import tier_table
 from llmcap.analyses.tier_text import parse_tier
 from llmcap.errors import DocumentError, LlmcapError, OptionError
 

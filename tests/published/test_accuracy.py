@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from llmcap.analyses.accuracy import digest, load_held_out, rows_of
-from llmcap.analyses.engine_recipes import held_out_errors
-from llmcap.analyses.measured import Prediction, errors, predict, shipped_files, validate_files
-from llmcap.analyses.measured_rows import read_rows
+from llmcap.analyses.accuracy.engine_recipes import held_out_errors
+from llmcap.analyses.accuracy.held_out import digest, load_held_out, rows_of
+from llmcap.analyses.accuracy.measured import Prediction, errors, predict, shipped_files, validate_files
+from llmcap.analyses.accuracy.measured_rows import read_rows
 
 
 @cache

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import llmcap
-from llmcap.analyses.claims import Finding, judge_suite, validate_suite, verdict
+from llmcap.analyses.claims.suite import Finding, judge_suite, validate_suite, verdict
 from llmcap.errors import DocumentError, OptionError
 from llmcap.specs.base import dangling, load_document, uncovered
 from llmcap.specs.claims import Case, Check, Claims

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import llmcap
+from llmcap.analyses.offload.tier_table import tier_table
 from llmcap.analyses.options import Options
 from llmcap.analyses.paths import Tier
 from llmcap.analyses.setting import resolve
-from llmcap.analyses.tier_table import tier_table
 from llmcap.engine.queueing import batch
 from llmcap.engine.transfer import dense_break_even_rule, link_rate
 

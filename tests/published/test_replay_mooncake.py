@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import llmcap
-from llmcap.analyses.replay import Replay, Reuse
-from llmcap.analyses.traces import Trace, read_trace
+from llmcap.analyses.replays.replay import Replay, Reuse
+from llmcap.analyses.replays.traces import Trace, read_trace
 from llmcap.engine.stack_distance import hits_at
 
 TRACE = "mooncake-conversation"

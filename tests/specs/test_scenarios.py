@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from llmcap.analyses.grid import Grid
-from llmcap.analyses.sweep import Sweep
+from llmcap.analyses.sweeps.grid import Grid
+from llmcap.analyses.sweeps.sweep import Sweep
 from llmcap.errors import DocumentError, LlmcapError
 from llmcap.specs.base import load_document
 from llmcap.specs.registry import list_ids, load_as

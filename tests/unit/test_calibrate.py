@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from llmcap.analyses.calibrate import fit_kernels, fit_sets, transfer_ratios, write_documents
-from llmcap.analyses.kernel_fits import FORMS, fit_form, fit_operator, split_by_case
-from llmcap.analyses.kernel_rows import (
+from llmcap.analyses.accuracy.calibrate import fit_kernels, fit_sets, transfer_ratios, write_documents
+from llmcap.analyses.accuracy.kernel_fits import FORMS, fit_form, fit_operator, split_by_case
+from llmcap.analyses.accuracy.kernel_rows import (
     HOST_BOUND_S,
     MEASURED_DEVICES,
     MOE_SHAPES,

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import llmcap
-from llmcap.analyses.compare import METRICS, Comparison, compare
-from llmcap.analyses.reasons import kind_of
-from llmcap.analyses.variants import setting_of
+from llmcap.analyses.explaining.compare import METRICS, Comparison, compare
+from llmcap.analyses.explaining.reasons import kind_of
+from llmcap.analyses.explaining.variants import setting_of
 from llmcap.errors import DocumentError, OptionError
 
 SHIPPED = Path(__file__).resolve().parents[2]

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import llmcap
-from llmcap.analyses.explain import Explanation, explain
-from llmcap.analyses.formulas import num, product
-from llmcap.analyses.vouching import documents_of
+from llmcap.analyses.explaining.explain import Explanation, explain
+from llmcap.analyses.explaining.formulas import num, product
+from llmcap.analyses.explaining.vouching import documents_of
 from llmcap.errors import OptionError
 
 MODELS = ("llama-4-maverick", "llama-4-scout", "llama-3.1-8b", "llama-3.1-70b", "llama-3.1-405b")

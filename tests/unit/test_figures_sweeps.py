@@ -15,7 +15,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 
-from llmcap.analyses.survey import Survey
+from llmcap.analyses.sweeps.survey import Survey
 from llmcap.errors import OptionError
 from llmcap.report.figures import bars, loads, maps, operators, style, sweeps
 from llmcap.report.figures.series import cases_of, lines_of, numeric_axis, spread, telling, varying

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import llmcap
-from llmcap.analyses.measured import Prediction, errors, predict, summary, validate_file, worst
-from llmcap.analyses.measured_rows import COLUMNS, engine_profile, measured_row, read_rows, unusable
-from llmcap.analyses.own_scales import fit_scales, own_assumptions
+from llmcap.analyses.accuracy.measured import Prediction, errors, predict, summary, validate_file, worst
+from llmcap.analyses.accuracy.measured_rows import COLUMNS, engine_profile, measured_row, read_rows, unusable
+from llmcap.analyses.accuracy.own_scales import fit_scales, own_assumptions
 from llmcap.errors import DocumentError, LlmcapError
 from llmcap.specs.assumptions import Scales
 from llmcap.specs.base import dump_document

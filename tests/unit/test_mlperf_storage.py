@@ -10,10 +10,10 @@ import pytest
 import yaml
 
 import llmcap
-from llmcap.analyses.mlperf_storage import benchmark_config, read_results
+from llmcap.analyses.offload.mlperf_storage import benchmark_config, read_results
+from llmcap.analyses.offload.tier_table import tier_table
 from llmcap.analyses.options import Options
 from llmcap.analyses.setting import resolve
-from llmcap.analyses.tier_table import tier_table
 from llmcap.cli.app import run
 from llmcap.errors import DocumentError
 

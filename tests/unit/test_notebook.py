@@ -12,7 +12,7 @@ import pytest
 
 import llmcap
 from llmcap import display
-from llmcap.analyses.tier_table import tier_table
+from llmcap.analyses.offload.tier_table import tier_table
 
 
 @pytest.mark.parametrize(("key", "place"), sorted(display._RENDERERS.items()))

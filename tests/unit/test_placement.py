@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmcap.analyses.placement import Returns, parse_returns, place, zipf_sum
+from llmcap.analyses.offload.placement import Returns, parse_returns, place, zipf_sum
 from llmcap.errors import OptionError
 
 

@@ -11,10 +11,10 @@ import pytest
 
 import llmcap
 from llmcap.analyses.options import options_from
-from llmcap.analyses.plan import Plan, plan
-from llmcap.analyses.sensitivity import MACHINE_KNOBS, Knob, tornado, turned
+from llmcap.analyses.planning.plan import Plan, plan
+from llmcap.analyses.planning.sensitivity import MACHINE_KNOBS, Knob, tornado, turned
+from llmcap.analyses.planning.solve import first_true, last_true
 from llmcap.analyses.setting import resolve
-from llmcap.analyses.solve import first_true, last_true
 from llmcap.errors import OptionError
 from llmcap.specs.hardware import Server
 from llmcap.specs.registry import load_as

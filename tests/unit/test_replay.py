@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 import llmcap
 from llmcap.analyses.evaluate import Evaluator
 from llmcap.analyses.options import options_from
-from llmcap.analyses.replay import Reuse, replay
+from llmcap.analyses.replays.replay import Reuse, replay
+from llmcap.analyses.replays.trace_generator import Population, make_up, population, write_trace
+from llmcap.analyses.replays.traces import Trace, read_trace
 from llmcap.analyses.setting import resolve
-from llmcap.analyses.trace_generator import Population, make_up, population, write_trace
-from llmcap.analyses.traces import Trace, read_trace
 from llmcap.cli.app import run
 from llmcap.errors import DocumentError, OptionError
 from llmcap.glossary import GLOSSARY
@@ -156,15 +156,15 @@ def test_a_malformed_row_is_told_with_its_number(tmp_path: Path, line: str) -> N
 
 
 def test_an_endless_line_is_skipped_and_the_next_one_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("llmcap.analyses.traces.MAX_LINE_BYTES", 200)
-    monkeypatch.setattr("llmcap.analyses.trace_lines.MAX_LINE_BYTES", 200)
+    monkeypatch.setattr("llmcap.analyses.replays.traces.MAX_LINE_BYTES", 200)
+    monkeypatch.setattr("llmcap.analyses.replays.trace_lines.MAX_LINE_BYTES", 200)
     trace = read_trace(written(tmp_path, request(), "x" * 1000, request(timestamp=1)), max_bad_lines=1)
     assert (trace.requests, trace.bad_lines) == (2, 1)
     assert trace.problems[0].line == 2
 
 
 def test_a_hopeless_file_is_refused_before_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("llmcap.analyses.traces._EARLY", 10)
+    monkeypatch.setattr("llmcap.analyses.replays.traces._EARLY", 10)
     with pytest.raises(DocumentError, match="10 of 11 lines"):
         read_trace(written(tmp_path, request(), *["{"] * 100))
 
@@ -330,7 +330,7 @@ def test_a_tier_smaller_than_device_memory_adds_nothing() -> None:
 def test_splitting_the_requests_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     trace = make_up(Population(users=60, turns=4, seed=7))
     whole = replay(trace, kv_policy="all-full").to_dict()
-    monkeypatch.setattr("llmcap.analyses.replay_tiers._CHUNK", 17)
+    monkeypatch.setattr("llmcap.analyses.replays.replay_tiers._CHUNK", 17)
     parts = replay(trace, kv_policy="all-full").to_dict()
     for name, values in whole["ttft"].items():
         assert parts["ttft"][name] == pytest.approx(values)

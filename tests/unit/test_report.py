@@ -14,10 +14,10 @@ import pandas as pd
 import pytest
 
 import llmcap
-from llmcap.analyses.claims import judge_suite
+from llmcap.analyses.claims.suite import judge_suite
 from llmcap.analyses.economics import economics
-from llmcap.analyses.survey import Survey, break_even_grid
-from llmcap.analyses.thinning import spread_positions, thinned
+from llmcap.analyses.sweeps.survey import Survey, break_even_grid
+from llmcap.analyses.sweeps.thinning import spread_positions, thinned
 from llmcap.cli.app import run
 from llmcap.errors import DocumentError, OptionError
 from llmcap.report.document import Assumption, Report, cell_of, quantity, table_of

@@ -9,13 +9,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from llmcap.analyses.engine_fit import SCALARS, Composition, fit, fold, scalars_of, sections
-from llmcap.analyses.engine_recipes import RECIPES, after_one_row, band
-from llmcap.analyses.measured import predict, settings_of, shipped_files
-from llmcap.analyses.measured_rows import MeasuredRow, measured_row, read_rows
+from llmcap.analyses.accuracy.engine_fit import SCALARS, Composition, fit, fold, scalars_of, sections
+from llmcap.analyses.accuracy.engine_recipes import RECIPES, after_one_row, band
+from llmcap.analyses.accuracy.measured import predict, settings_of, shipped_files
+from llmcap.analyses.accuracy.measured_rows import MeasuredRow, measured_row, read_rows
+from llmcap.analyses.accuracy.serving import ServingModel, with_experts
+from llmcap.analyses.accuracy.serving_terms import terms_of
 from llmcap.analyses.options import options_from
-from llmcap.analyses.serving import ServingModel, with_experts
-from llmcap.analyses.serving_terms import terms_of
 from llmcap.analyses.setting import resolve
 from llmcap.engine import serving
 from llmcap.specs.engine import Engine

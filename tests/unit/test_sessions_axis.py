@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import llmcap
-from llmcap.analyses.grid import Grid
-from llmcap.analyses.sweep import Sweep
+from llmcap.analyses.sweeps.grid import Grid
+from llmcap.analyses.sweeps.sweep import Sweep
 from llmcap.errors import DocumentError
 from llmcap.specs.registry import load_as
 from llmcap.specs.scenario import Scenario

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import llmcap
-from llmcap.analyses.blockwise import blocks
-from llmcap.analyses.conditions import parse_condition
-from llmcap.analyses.grid import Grid
-from llmcap.analyses.scenarios import adjusted
-from llmcap.analyses.sweep import Rows, Sweep
+from llmcap.analyses.sweeps.blockwise import blocks
+from llmcap.analyses.sweeps.conditions import parse_condition
+from llmcap.analyses.sweeps.grid import Grid
+from llmcap.analyses.sweeps.scenarios import adjusted
+from llmcap.analyses.sweeps.sweep import Rows, Sweep
 from llmcap.errors import OptionError
 from llmcap.specs.scenario import Scenario
 

@@ -10,9 +10,9 @@ import pytest
 
 import llmcap
 from llmcap.analyses.evaluate import Evaluator
+from llmcap.analyses.offload.tier_table import TierTable, tier_table
 from llmcap.analyses.options import Options
 from llmcap.analyses.setting import resolve
-from llmcap.analyses.tier_table import TierTable, tier_table
 from llmcap.cli.app import run
 from llmcap.errors import LlmcapError, OptionError
 from llmcap.glossary import GLOSSARY

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from llmcap.analyses.tier_table import tier_table
-from llmcap.analyses.wear import DAY, USED_ONCE, bytes_written, drive_wear
+from llmcap.analyses.offload.tier_table import tier_table
+from llmcap.analyses.offload.wear import DAY, USED_ONCE, bytes_written, drive_wear
 from llmcap.specs.hardware import Drive
 from llmcap.specs.registry import load_as
 

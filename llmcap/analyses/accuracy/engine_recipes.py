@@ -1,0 +1,183 @@
+"""Which rows and which scalars make each shipped engine profile, and the fit of all of it from `measurements/`.
+
+A recipe has stages; each frees some scalars, starts from the stage before and looks at its own rows. Bands and the
+errors that documents quote come from configurations that the fit did not see.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmcap.analyses.accuracy.engine_fit import PRIOR_WEIGHT, SCALARS, Composition, fit, fold, sections
+from llmcap.analyses.accuracy.measured_rows import MeasuredRow
+from llmcap.analyses.accuracy.serving_terms import terms_of
+
+Array = NDArray[np.float64]
+
+_RATES: Final = ("output_tok_per_s", "output_tok_per_s_per_device", "total_tok_per_s", "prefill_tok_per_s")
+#: Collections of mixed old engines and machines, reported and not fitted.
+_APART: Final = ("llm-inference-bench", "dstackai", "mlcommons")
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Scalars freed on some rows."""
+
+    rows: Callable[[MeasuredRow], bool]
+    free: tuple[str, ...] | None
+    """None: all."""
+    prior_weight: float = PRIOR_WEIGHT
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How a profile is made."""
+
+    stages: tuple[Stage, ...]
+    start: Mapping[str, float]
+    """Scalars that start elsewhere than at their prior."""
+
+
+def _under_load(row: MeasuredRow) -> bool:
+    return row.protocol in ("spread", "fixed") and row.metric in ("tpot_s", "ttft_s") and "silicon" in _source(row)
+
+
+def _at_saturation(row: MeasuredRow) -> bool:
+    return row.protocol == "saturated" and not any(part in _source(row) for part in _APART)
+
+
+def _of_the_engine(row: MeasuredRow) -> bool:
+    return not any(part in _source(row) for part in _APART)
+
+
+def _source(row: MeasuredRow) -> str:
+    return row.cells.get("source", "").lower()
+
+
+_SERVING: Final = tuple(s.name for s in SCALARS if not s.name.startswith("saturated"))
+#: Kernels at the calibration's times: few scalars for few rows.
+_PLAIN: Final = {
+    **{s.name: 1.0 for s in SCALARS if s.name.endswith((".prefill", ".decode")) and "." in s.name},
+    "decode_attention": 1.0, "decode_all_reduce": 1.0, "decode.step": 0.0, "prefill.step": 0.0,
+}  # fmt: skip
+
+RECIPES: Final[dict[str, Recipe]] = {
+    "vllm": Recipe((Stage(_under_load, _SERVING),), {}),
+    "sglang": Recipe((Stage(_under_load, _SERVING),), {}),
+    "tensorrt-llm": Recipe(
+        (
+            Stage(_under_load, _SERVING),
+            Stage(_at_saturation, ("saturated_experts", "saturated_rate"), 0.02),
+        ),
+        {},
+    ),
+    "tensorrt-llm-0": Recipe(
+        (
+            Stage(
+                _of_the_engine,
+                (
+                    "decode.layer", "decode.sequence", "prefill.layer", "prefill_products", "launch_share",
+                    "decode_attention", "hopper.experts.fp8.launch", "hopper.experts.fp8.decode",
+                ),
+                0.02,
+            ),
+        ),
+        {**_PLAIN, "decode.sequence": 2.0, "decode.layer": 6.0, "prefill.layer": 50.0},
+    ),
+    "vllm-2023": Recipe(
+        (Stage(_of_the_engine, ("decode.layer", "decode.sequence", "prefill.layer", "prefill_products"), 0.02),),
+        {**_PLAIN, "decode.sequence": 100.0, "decode.layer": 200.0, "prefill.layer": 300.0, "launch_share": 1.0},
+    ),
+}  # fmt: skip
+
+
+def fit_profile(engine: str, rows: Sequence[MeasuredRow]) -> Array:
+    """Scalars of a profile from measured rows.
+
+    Parameters
+    ----------
+    engine : str
+        An id in RECIPES.
+    rows : sequence of MeasuredRow
+        Rows of any engine; those of others are passed over.
+    """
+    recipe = RECIPES[engine]
+    p = np.array([recipe.start.get(s.name, s.prior) for s in SCALARS])
+    for stage in recipe.stages:
+        chosen = [r for r in rows if r.engine == engine and r.value > 0.0 and stage.rows(r)]
+        if chosen:
+            p = fit(terms_of(chosen), start=p, free=stage.free, prior_weight=stage.prior_weight)
+    return p
+
+
+def held_out_errors(
+    engine: str, rows: Sequence[MeasuredRow], key: Callable[[MeasuredRow], Any] = fold
+) -> tuple[tuple[MeasuredRow, ...], Array]:
+    """Rows of a profile's stages and the log of predicted over measured, by scalars fitted without their fold.
+
+    Parameters
+    ----------
+    key : callable
+        What is held out together: the fold of a configuration, or for example the model.
+    """
+    recipe = RECIPES[engine]
+    mine = [r for r in rows if r.engine == engine and r.value > 0.0 and any(s.rows(r) for s in recipe.stages)]
+    terms = terms_of(mine)
+    keys = np.array([str(key(r)) for r in terms.rows])
+    error = np.full(len(terms.rows), np.nan)
+    for k in np.unique(keys):
+        inside = keys == k
+        p = fit_profile(engine, [r for r, i in zip(terms.rows, inside, strict=True) if not i])
+        test = Composition(terms.take(inside))
+        error[inside] = test.log_time(p) - test.measured
+    return terms.rows, error
+
+
+def band(error: Array) -> dict[str, float]:
+    """10 and 90 % quantiles of measured over predicted, at least one side of 1 each."""
+    if error.size < 10:
+        return {"low": 0.6, "high": 1.6}
+    low, high = np.exp(np.quantile(-error, [0.1, 0.9]))
+    return {"low": min(float(f"{low:.3g}"), 1.0), "high": max(float(f"{high:.3g}"), 1.0)}
+
+
+def document(engine: Mapping[str, Any], p: Array, rows: Sequence[MeasuredRow], error: Array) -> dict[str, Any]:
+    """A profile's document with its fitted sections and bands in place.
+
+    Parameters
+    ----------
+    engine : mapping
+        The document as read.
+    p : ndarray
+        Scalars.
+    rows, error
+        As `held_out_errors` returns them.
+    """
+    found = dict(engine) | sections(p, engine)
+    for name, metrics in (("tpot", ("tpot_s",)), ("ttft", ("ttft_s",)), ("throughput", _RATES)):
+        these = error[[r.metric in metrics for r in rows]]
+        if these.size:
+            found["serving"][name] = band(these)
+    return found
+
+
+def after_one_row(rows: Sequence[MeasuredRow], error: Array, metric: str = "tpot_s") -> Array:
+    """Errors once each configuration was scaled by one of its rows; that row itself is left out.
+
+    The row is the one whose hash is smallest: any row will do, and nobody chose it.
+    """
+    groups: dict[str, list[int]] = {}
+    for i, row in enumerate(rows):
+        if row.metric == metric:
+            groups.setdefault(row.configuration, []).append(i)
+    left: list[float] = []
+    for members in groups.values():
+        known = min(members, key=lambda i: hashlib.sha256(rows[i].cells.get("id", str(i)).encode()).hexdigest())
+        left += [float(error[i] - error[known]) for i in members if i != known]
+    return np.array(left)

@@ -1,0 +1,1 @@
+"""Published claims, each computed as published and calibrated."""

@@ -1,0 +1,1 @@
+"""What ships: lists, pages and checks of models and hardware."""

@@ -1,0 +1,1 @@
+"""Why a number is what it is: derivations operator by operator, and sides compared."""

@@ -1,0 +1,1 @@
+"""The question of tiers in depth: many users, queues, placement, shared prefixes, writes and wear."""

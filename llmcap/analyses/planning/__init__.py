@@ -1,0 +1,1 @@
+"""Inverse questions: the most users, the fewest devices, the cheapest machine under objectives."""

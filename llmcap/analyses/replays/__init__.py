@@ -1,0 +1,1 @@
+"""Request traces on prefix caches of every size."""

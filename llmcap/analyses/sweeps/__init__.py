@@ -1,0 +1,1 @@
+"""Scenarios laid out as grids and evaluated in chunks of bounded size."""
