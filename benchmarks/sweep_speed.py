@@ -24,12 +24,12 @@ import numpy as np
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
-from llmcap.analyses.blockwise import BLOCK_POINTS, Blockwise, blocks
 from llmcap.analyses.evaluate import Evaluator
-from llmcap.analyses.grid import CHUNK_CASES, Grid
 from llmcap.analyses.options import Options
 from llmcap.analyses.setting import resolve
-from llmcap.analyses.sweep import Sweep
+from llmcap.analyses.sweeps.blockwise import BLOCK_POINTS, Blockwise, blocks
+from llmcap.analyses.sweeps.grid import CHUNK_CASES, Grid
+from llmcap.analyses.sweeps.sweep import Sweep
 from llmcap.report.arrow import table_of
 from llmcap.report.sweep_files import Job, write_sweep
 from llmcap.specs.registry import load_as

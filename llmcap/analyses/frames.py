@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def explain(**question: Any) -> pd.DataFrame:
-    """The derivation of an estimate, one row per operator; takes what `llmcap.analyses.explaining.explain.explain` takes.
+    """The derivation of an estimate, one row per operator; takes what `explaining.explain.explain` takes.
 
     Returns
     -------
