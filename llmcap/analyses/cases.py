@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,11 @@ from llmcap.analyses.options import AXES, Options, canonical, count, known_optio
 from llmcap.analyses.result import flatten, rows_of
 from llmcap.analyses.setting import resolve
 from llmcap.errors import DocumentError, LlmcapError, Problem, did_you_mean, printable
+from llmcap.specs.bounded_files import read_bounded
 
 #: Cases of one file at most; larger tables are a sweep's business.
 MAX_CASES = 1_000_000
+MAX_BYTES = 200_000_000
 
 
 def read_cases(path: Path) -> list[dict[str, str]]:
@@ -30,9 +33,9 @@ def read_cases(path: Path) -> list[dict[str, str]]:
     """
     file = printable(str(path), 200)
     try:
-        with path.open(newline="", encoding="utf-8-sig") as handle:
-            lines = list(csv.reader(handle, strict=True))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        text = read_bounded(path, MAX_BYTES, "give a UTF-8 CSV file with a header").decode("utf-8-sig")
+        lines = list(csv.reader(io.StringIO(text, newline=""), strict=True))
+    except (UnicodeDecodeError, csv.Error) as error:
         raise DocumentError(
             [Problem(file, None, "", f"cannot be read as CSV: {error}", "give a UTF-8 CSV file with a header")]
         ) from None
@@ -101,6 +104,7 @@ def evaluate_cases(
         Naming row and column of every case that cannot be evaluated.
     """
     groups: dict[Options, list[tuple[int, dict[str, int]]]] = {}
+    kept_sessions: dict[int, int] = {}
     problems: list[Problem] = []
     for index, case in enumerate(cases):
         given = {**(defaults or {}), **{k: v for k, v in case.items() if k != "_line" and str(v).strip() != ""}}
@@ -110,8 +114,7 @@ def evaluate_cases(
             checked = check_case(
                 numbers["users"], numbers["context"], numbers["cached_tokens"], numbers["output_tokens"]
             )
-            if kept is not None:
-                count("sessions", kept, minimum=checked["users"])
+            sessions = checked["users"] if kept is None else count("sessions", kept, minimum=checked["users"])
             options = options_from(given)
             check_steps(resolve(options), checked["context"])
         except DocumentError as error:
@@ -123,6 +126,7 @@ def evaluate_cases(
             problems.append(Problem(file, line, "", error.message, error.hint))
             continue
         groups.setdefault(options, []).append((index, checked))
+        kept_sessions[index] = sessions
     if problems:
         raise DocumentError(problems)
     found: list[list[dict[str, Any]]] = [[] for _ in cases]
@@ -136,5 +140,16 @@ def evaluate_cases(
         rows = rows_of(arrays)
         tiers = len(arrays.tier_names)
         for position, (index, _) in enumerate(members):
-            found[index] = rows[position * tiers : (position + 1) * tiers]
+            found[index] = [
+                _with_sessions(row, kept_sessions[index]) for row in rows[position * tiers : (position + 1) * tiers]
+            ]
     return [row for rows in found for row in rows]
+
+
+def _with_sessions(row: dict[str, Any], sessions: int) -> dict[str, Any]:
+    """The row with the caches kept in all, beside the users as in the answer to one question."""
+    return {
+        name: value
+        for column, cell in row.items()
+        for name, value in ((column, cell), *((("sessions", sessions),) if column == "users" else ()))
+    }

@@ -233,17 +233,27 @@ def short_of(inputs: dict[str, Any], results: dict[str, Any]) -> str:
 
 def capacity_message(setting: Setting, inputs: dict[str, Any], results: dict[str, Any]) -> str:
     """What is short, by how much, and what would make it fit."""
-    devices = inputs["devices"]
-    short = short_of(inputs, results)
     device = setting.machine.device
-    usable = device.memory.capacity * setting.engine.memory_share - setting.engine.memory_fixed
-    per_device = results["weight_bytes_per_device"]
+    share = f"{setting.engine.memory_share:.0%}"
+    has = f"{inputs['devices']} x {device.name} ({format_bytes(device.memory.capacity)} each, {share} usable)"
+    reserved = format_bytes(results["kv_bytes_total_reserved"])
+    users = f"{inputs['users']:,} user{'s' * (inputs['users'] > 1)}"
+    return (
+        f"does not fit: weights {format_bytes(results['weight_bytes_per_device'])} per device and caches of {users} "
+        f"({reserved} reserved) are short by {short_of(inputs, results)} on {has}; what would fit: "
+        f"{'; '.join(capacity_cures(setting, inputs, results))}"
+    )
+
+
+def capacity_cures(setting: Setting, inputs: dict[str, Any], results: dict[str, Any]) -> list[str]:
+    """What would make a case fit that does not."""
+    usable = setting.machine.device.memory.capacity * setting.engine.memory_share - setting.engine.memory_fixed
     cures: list[str] = []
     if (most := results["max_users_hbm"]) >= 1:
         cures.append(f"at most {most:,} user{'s' * (most > 1)} of this length fit{'s' * (most == 1)} (--users)")
         if inputs["sessions"] > most:
             cures.append(f"fewer --users with --sessions {inputs['sessions']} if not all are active at once")
-    elif per_device > usable:
+    elif results["weight_bytes_per_device"] > usable:
         need = int(np.ceil(results["weight_bytes"] / usable))
         cures.append(f"the weights alone need about {need} such devices (--devices, --tp)")
     else:
@@ -256,14 +266,7 @@ def capacity_message(setting: Setting, inputs: dict[str, Any], results: dict[str
         cures.append("--kv-dtype fp8")
     if inputs["weight_dtype"] in ("bf16", "fp16", "fp32"):
         cures.append("--weight-dtype fp8")
-    share = f"{setting.engine.memory_share:.0%}"
-    has = f"{devices} x {device.name} ({format_bytes(device.memory.capacity)} each, {share} usable)"
-    reserved = format_bytes(results["kv_bytes_total_reserved"])
-    users = f"{inputs['users']:,} user{'s' * (inputs['users'] > 1)}"
-    return (
-        f"does not fit: weights {format_bytes(per_device)} per device and caches of {users} "
-        f"({reserved} reserved) are short by {short} on {has}; what would fit: {'; '.join(cures)}"
-    )
+    return cures
 
 
 def load_model(name: str) -> Model:

@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 from llmcap.errors import OptionError, did_you_mean, printable
 from llmcap.specs.model import Dtype
-from llmcap.units import parse_count, parse_quantity
+from llmcap.units import QuantityError, format_bytes, parse_count, parse_quantity
 
 DTYPES: tuple[str, ...] = get_args(Dtype)
 KV_POLICIES = ("hybrid", "all-full")
@@ -165,8 +165,9 @@ def _texts(name: str, value: object) -> tuple[str, ...]:
 
 def _bytes(name: str, value: object) -> float:
     if isinstance(value, float | int) and not isinstance(value, bool) and 0 < value < 1e30:
-        return float(value)
+        meant = format_bytes(value) if value >= 1e6 else f"{value:g} GB"
+        raise OptionError(option_name(name), f"'{value:g}' has no unit", f"write '{meant}' if that is meant")
     try:
         return parse_quantity(str(value), "bytes", allow_zero=False)
-    except ValueError as error:
-        raise OptionError(option_name(name), str(error), "write for example '2 TB'") from None
+    except QuantityError as error:
+        raise OptionError(option_name(name), error.message, error.hint) from None

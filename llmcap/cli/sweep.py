@@ -15,6 +15,7 @@ from llmcap.errors import OptionError, printable
 
 if TYPE_CHECKING:
     from llmcap.analyses.sweeps.sweep import Sweep
+    from llmcap.report import arrow
     from llmcap.report.sweep_files import Job
     from llmcap.specs.scenario import Scenario
 
@@ -115,8 +116,10 @@ def sweep(
         _list_scenarios()
         return
     from llmcap.analyses.options import count
-    from llmcap.report.sweep_files import Job, format_of
+    from llmcap.report.sweep_files import Job
 
+    if prices is not None and not plot:
+        raise OptionError("--prices", "is for the figure of costs", "add --plot cost, or leave it out")
     numbers = {
         name: None if text is None else count(name, text)
         for name, text in (("limit", limit), ("workers", workers), ("chunk_cases", chunk_cases))
@@ -126,7 +129,7 @@ def sweep(
     else:
         assert scenario is not None
         document, file = _load(scenario, sets or [], override)
-        chosen = "parquet" if scheduler else format_of(output, None if dry_run else form) if output else "csv"
+        chosen = _file_format(output, None if dry_run else form, scheduler)
         from llmcap.analyses.sweeps.grid import CHUNK_CASES
 
         job = Job.of(
@@ -146,8 +149,9 @@ def sweep(
         _on_cluster(job, planned, output, scheduler, resume, say)
         return
     if output is None:
-        if resume:
-            raise OptionError("--resume", "needs a file to continue", "give -o FILE")
+        for name, given in (("--resume", resume), ("--workers", workers is not None)):
+            if given:
+                raise OptionError(name, "needs a file to write", "give -o FILE")
         _to_stdout(planned, job)
         return
     _to_file(planned, job, output, resume, numbers["workers"] or 0, quiet, say)
@@ -160,6 +164,20 @@ def _load(name: str, sets: list[str], override: str | None) -> tuple[Scenario, s
 
     loaded = load_as(Scenario, "scenario", name)
     return adjusted(loaded.document, sets, override), printable(str(loaded.path), 200)
+
+
+def _file_format(output: Path | None, form: str | None, scheduler: str | None) -> arrow.FileFormat:
+    """What the rows are written as: by the option, else by the ending of the file."""
+    from llmcap.report.sweep_files import format_of
+
+    asked = None if form is None else chosen_format(form, allowed=("csv", "parquet"))
+    if scheduler is not None:
+        if asked == "csv":
+            raise OptionError("--format", "a cluster writes Parquet", "leave out --format, or --scheduler")
+        return "parquet"
+    if output is None:
+        return "parquet" if asked == "parquet" else "csv"
+    return format_of(output, asked)
 
 
 def _repeated(source: Path, output: Path | None, *others: object) -> tuple[Job, Path]:

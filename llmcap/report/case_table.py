@@ -11,7 +11,7 @@ from llmcap.units import format_bytes, format_count, format_seconds
 #: Columns of a case that describe the question, in the order of the answer; those that never change are left out.
 _ASKED: Final = (
     "model", "hardware", "devices", "tp", "pp", "dp", "ep", "cp", "weight_dtype", "activation_dtype", "kv_dtype",
-    "attention_dtype", "kv_policy", "engine", "chunk_tokens", "assumptions", "users", "context_tokens",
+    "attention_dtype", "kv_policy", "engine", "chunk_tokens", "assumptions", "users", "sessions", "context_tokens",
     "cached_tokens", "output_tokens",
 )  # fmt: skip
 _ALWAYS: Final = ("model", "users", "context_tokens")
@@ -56,4 +56,4 @@ def _heading(name: str) -> str:
 
 
 def _written(name: str, value: Any) -> str:
-    return format_count(int(value)) if name.endswith("_tokens") or name == "users" else str(value)
+    return format_count(int(value)) if name.endswith("_tokens") or name in ("users", "sessions") else str(value)

@@ -31,7 +31,7 @@ def estimate_markdown(answer: Estimate) -> str:
     parts.append(markdown_text([_tier(t) for t in answer.tiers]))
     if answer.fits and (sentence := words.break_even_sentence(answer)):
         parts.append(sentence)
-    parts += [_listed(f"Note: {_text(w)}" for w in answer.warnings)] if answer.warnings else []
+    parts += [_listed(f"Note: {_text(note)}" for note in noted)] if (noted := words.notes(answer)) else []
     parts.append(_listed(f"{_text(name)}: {_text(text)}" for name, text in words.assumption_lines(answer)))
     parts.append(f"{_text(words.provenance_line(answer))}")
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"

@@ -45,7 +45,7 @@ def estimate_html(answer: Estimate) -> str:
         cache_against_capacity(axes, frame, asked)
         put_footer(right, footer(answer))
         figures = _figures([(left, words.headline(answer)[0]), (right, "KV cache against context")])
-    facts = [f"{words.question(answer)}; {words.layout(answer)}.", *answer.warnings]
+    facts = [f"{words.question(answer)}; {words.layout(answer)}.", *words.notes(answer)]
     assumed = "; ".join(f"{name}: {text}" for name, text in words.assumption_lines(answer))
     parts = [
         f"<h3>{escape(heading(answer))}</h3>",

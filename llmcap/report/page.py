@@ -226,8 +226,8 @@ def _winner(tier: dict[str, Any]) -> Text:
 def _footing(answer: Estimate) -> Group:
     body: list[Any] = [Text()]
     grid = _grid("left", "left")
-    for warning in answer.warnings:
-        grid.add_row(_plain("Note", "bold yellow" if answer.fits else "bold red"), _plain(warning))
+    for note in words.notes(answer):
+        grid.add_row(_plain("Note", "bold yellow" if answer.fits else "bold red"), _plain(note))
     names = "; ".join(a["name"] for a in answer.assumptions)
     grid.add_row("Assumes", _plain(f"{answer.inputs['assumptions']}: {names}"))
     grid.add_row("Sources", _plain(words.provenance_line(answer), "dim"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from llmcap.analyses.estimate import short_of
+from llmcap.analyses.estimate import capacity_cures, short_of
 from llmcap.analyses.result import Estimate
 from llmcap.units import format_bytes, format_count, format_rate, format_seconds, format_si
 
@@ -75,6 +75,16 @@ def headline(answer: Estimate) -> list[str]:
     mean = "" if i["users"] == 1 else f", mean {format_seconds(r['ttft_mean_s'])}"
     money = [f"It {costs(answer.costs)}."] if answer.costs else []
     return [f"{who} after {format_seconds(r['ttft_s'])}{band}{mean}. {cache}.", *_verdict(answer), *money]
+
+
+def notes(answer: Estimate) -> list[str]:
+    """What to know beside the numbers; where it does not fit, the headline has said what is short."""
+    if answer.fits:
+        return answer.warnings
+    return [
+        *answer.warnings[:-1],
+        f"what would fit: {'; '.join(capacity_cures(answer.setting, answer.inputs, answer.results))}",
+    ]
 
 
 def _verdict(answer: Estimate) -> list[str]:

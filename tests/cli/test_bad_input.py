@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from llmcap.analyses.options import options_from
 from llmcap.cli import app
-from llmcap.errors import LlmcapError
+from llmcap.errors import LlmcapError, OptionError
 
 
 def check(ran: Any, status: int, *words: str) -> None:
@@ -150,3 +151,30 @@ def test_every_error_keeps_its_status(llmcap: Callable[..., Any], monkeypatch: p
     assert llmcap("estimate").status == 3
     monkeypatch.setattr(app, "command", raising(KeyboardInterrupt()))
     assert llmcap("estimate").status == 130
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--format", "json"], ["--format", "csv, parquet"]),
+        (["--format", "parquet"], ["Parquet needs a file"]),
+        (["--workers", "2"], ["--workers", "-o FILE"]),
+        (["--prices", "neocloud-2026-04"], ["--prices", "--plot cost"]),
+        (["--scheduler", "tcp://127.0.0.1:1", "--format", "csv", "-o", "out"], ["--format", "Parquet"]),
+    ],
+    ids=lambda value: " ".join(value),
+)
+def test_a_sweep_ignores_no_option(llmcap: Callable[..., Any], arguments: list[str], words: list[str]) -> None:
+    check(llmcap("sweep", "kv-tiers", "--limit", "1", "--quiet", *arguments), 2, *words)
+
+
+@pytest.mark.parametrize("value", [4, 4e12, "4", True])
+def test_bytes_have_a_unit_in_python_too(value: object) -> None:
+    with pytest.raises(OptionError, match=r"--dram.*(no unit|with a unit)"):
+        options_from({"dram": value})
+
+
+def test_the_unit_that_a_number_of_bytes_lacks_is_offered() -> None:
+    with pytest.raises(OptionError) as error:
+        options_from({"transfer_block": 2e6})
+    assert "'2 MB'" in error.value.hint

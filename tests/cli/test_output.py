@@ -229,3 +229,21 @@ def test_a_reader_that_leaves_is_no_error() -> None:
         process.stdout.close()
         assert process.stderr.read() == ""
         assert process.wait() == 0
+
+
+def test_cases_keep_their_sessions(llmcap: Callable[..., Any], tmp_path: Path) -> None:
+    file = tmp_path / "cases.csv"
+    file.write_text("users,sessions,context\n2,50,10k\n3,,10k\n", encoding="utf-8")
+    rows = rows_of(llmcap("estimate", "--cases", file).out)
+    assert {(row["users"], row["sessions"]) for row in rows} == {("2", "50"), ("3", "3")}
+    one = rows_of(llmcap("estimate", "--users", "2", "--sessions", "50", "--context", "10k", "--format", "csv").out)
+    assert rows[: len(one)] == [{name: row[name] for name in rows[0]} for row in one]
+
+
+@pytest.mark.parametrize("form", ["table", "md"])
+def test_what_is_short_is_said_once_on_each_stream(llmcap: Callable[..., Any], form: str) -> None:
+    ran = llmcap("estimate", *NOTHING_FITS, "--format", form)
+    assert ran.status == 4
+    for text in (ran.out, ran.err):
+        assert text.lower().count("does not fit") == 1
+        assert text.count("what would fit: ") == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,19 @@ def test_drives_alone_are_named_as_the_reason() -> None:
     assert [r["metric"] for r in sides.reasons] == ["reload_s"]
     assert "drives" in sides.reasons[0]["text"]
     assert sides.reasons[0]["ratio"] < 1.0
+
+
+def test_no_change_is_told_that_the_digits_do_not_show() -> None:
+    sides = compare("llama-3.1-70b", "llama-3.1-8b", "mistral-7b-v0.1", context="16k")
+    sides_of_machines = compare("dgx-b200", "dgx-h100", context="16k")
+    texts = [row["text"] for row in (*sides.reasons, *sides_of_machines.reasons)]
+    told = [
+        words
+        for text in texts
+        for words in re.findall(r"([\d.]+ \w+(?:/s)?(?: \([^)]*\))?) instead of (.+?)(?:, |$)", text)
+    ]
+    assert told
+    assert [pair for pair in told if pair[0] == pair[1]] == []
 
 
 def test_another_longest_resource_is_said_instead_of_shares() -> None:

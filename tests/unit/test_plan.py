@@ -154,7 +154,7 @@ def test_dram_for_sessions_by_hand() -> None:
     found = plan("dram-min", model="llama-3.1-8b", context=10_000, output_tokens=1000, sessions=100, sensitivity=False)
     assert found.answer["dram_bytes"] == 100 * 11_000 * 131_072
     estimate = llmcap.estimate(
-        model="llama-3.1-8b", context=10_000, output_tokens=1000, dram=found.answer["dram_bytes"]
+        model="llama-3.1-8b", context=10_000, output_tokens=1000, dram=f"{found.answer['dram_bytes']} B"
     )
     assert next(t for t in estimate.tiers if t["tier"] == "dram")["users_held"] == 100
 

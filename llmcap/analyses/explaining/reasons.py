@@ -125,13 +125,14 @@ def _of_tiers(first: Variant, other: Variant) -> list[Row]:
         if abs(ratio - 1.0) < 0.005:
             continue
         moved = other.estimate.results["kv_bytes_total"] / first.estimate.results["kv_bytes_total"]
-        text = (
-            f"{other.name}: reload from {name} {ratio:.2f} times as long; "
-            f"{format_rate(tier['effective_read_bytes_per_s'], 'B/s')} ({hops[1][name]}) instead of "
-            f"{format_rate(base['effective_read_bytes_per_s'], 'B/s')} ({hops[0][name]})"
-        )
+        rates = [
+            f"{format_rate(t['effective_read_bytes_per_s'], 'B/s')} ({narrowest[name]})"
+            for t, narrowest in zip((base, tier), hops, strict=True)
+        ]
+        causes = [_instead("", *rates)]
         if abs(moved - 1.0) > 0.005:
-            text += f", and caches of {moved:.2f} times the bytes"
+            causes.append(f"caches of {moved:.2f} times the bytes")
+        text = _because(f"{other.name}: reload from {name} {ratio:.2f} times as long", causes, ", and ")
         found.append(
             {"metric": "reload_s", "variant": other.name, "tier": name, "ratio": ratio,
              "difference_s": tier["reload_s"] - base["reload_s"], "bound_first": hops[0][name],
@@ -147,12 +148,25 @@ def _of_room(first: Variant, other: Variant) -> Row:
         return {}
     pools = [max(v.evaluator.pool, 0.0) * v.evaluator.setting.machine.devices for v in (first, other)]
     users = [v.estimate.results["kv_bytes_total_reserved"] / v.case["users"] for v in (first, other)]
-    text = (
-        f"{other.name}: device memory holds {now / was:.2f} times as many users ({now:,}, not {was:,}); room for "
-        f"caches {format_bytes(pools[1])} instead of {format_bytes(pools[0])}, a user reserves "
-        f"{format_bytes(users[1])} instead of {format_bytes(users[0])}"
+    text = _because(
+        f"{other.name}: device memory holds {now / was:.2f} times as many users ({now:,}, not {was:,})",
+        [
+            _instead("room for caches ", *map(format_bytes, pools)),
+            _instead("a user reserves ", *map(format_bytes, users)),
+        ],
+        ", ",
     )
     return {"metric": "max_users_hbm", "variant": other.name, "ratio": now / was, "text": text}
+
+
+def _instead(what: str, was: str, now: str) -> str:
+    """A change in words; nothing where the digits shown do not change."""
+    return f"{what}{now} instead of {was}" if now != was else ""
+
+
+def _because(effect: str, causes: Sequence[str], joint: str) -> str:
+    said = joint.join(cause for cause in causes if cause)
+    return f"{effect}; {said}" if said else effect
 
 
 def _change(row: Row) -> str:
