@@ -58,8 +58,12 @@ class StreamFile:
         self._data: IO[bytes] | None = None
         self._log: IO[bytes] | None = None
         _check_folder(path)
-        with self._clear_errors():
-            self._open(resume)
+        try:
+            with self._clear_errors():
+                self._open(resume)
+        except BaseException:
+            self._close()
+            raise
 
     def __enter__(self) -> StreamFile:
         return self
@@ -67,6 +71,9 @@ class StreamFile:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._close()
+
+    def _close(self) -> None:
         for handle in (self._data, self._log):
             if handle is not None:
                 with contextlib.suppress(OSError):  # what could not be flushed is not in the journal either
@@ -115,17 +122,21 @@ class StreamFile:
             self.partial.replace(self.path)
             if beside is not None:
                 note.replace(beside[0])
-            self._log.close()
+            if os.name == "nt":  # there an open file cannot go, and nothing is locked
+                self._log.close()
             self.journal.unlink()
+            self._log.close()
 
     # -- the two working files ---------------------------------------------------------------------------------------
 
     def _open(self, resume: bool) -> None:
-        if resume and self.partial.exists() and self.journal.exists():
-            self._recover()
+        self._log = self._claimed()
+        if resume and self.partial.exists():
+            self._recover(self._log.read())
         fresh = not self.done
         self._data = self.partial.open("wb" if fresh else "r+b")
-        self._log = self.journal.open("wb")
+        self._log.seek(0)
+        self._log.truncate()
         self._write_line({"identity": self.identity, "form": self.form})
         if fresh:
             self._data.write(file_start(self.form))
@@ -137,9 +148,21 @@ class StreamFile:
         for one in done:
             self._note(one, self.footer)
 
-    def _recover(self) -> None:
+    def _claimed(self) -> IO[bytes]:
+        """The journal, open and locked: two runs into one file would write through each other."""
+        log = os.fdopen(os.open(self.journal, os.O_RDWR | os.O_CREAT, 0o666), "r+b")
+        # A journal that is gone or another one by now belonged to a run that has just ended.
+        if not _lock(log) or not _is_at(log, self.journal):
+            log.close()
+            raise OptionError(
+                "--output", f"another run is writing '{printable(str(self.path), 200)}'",
+                "wait until it ends, or name another file",
+            )  # fmt: skip
+        return log
+
+    def _recover(self, journal: bytes) -> None:
         """Complete chunks of an earlier run, as far as journal and data agree."""
-        lines = self.journal.read_bytes().split(b"\n")[:-1]  # the last piece is empty or torn
+        lines = journal.split(b"\n")[:-1]  # the last piece is empty or torn
         entries = [_entry(line) for line in lines]
         if not entries or entries[0] is None:
             return
@@ -211,6 +234,28 @@ def _check_folder(path: Path) -> None:
     if path.exists() and not path.is_file():
         hint = "name a file, or leave -o out and take CSV from stdout"
         raise OptionError("--output", f"'{printable(str(path), 200)}' is a device or a pipe, not a file", hint)
+
+
+def _lock(file: IO[bytes]) -> bool:
+    """Whether the file is this process's alone; the lock ends with the process, however that ends."""
+    try:
+        import fcntl
+    except ModuleNotFoundError:  # Windows
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        return True
+    return True
+
+
+def _is_at(file: IO[bytes], path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def _entry(line: bytes) -> dict[str, Any] | None:

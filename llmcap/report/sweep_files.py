@@ -20,9 +20,11 @@ from llmcap.errors import DocumentError, OptionError, Problem, did_you_mean, pri
 from llmcap.report.arrow import Encoded, FileFormat, encode
 from llmcap.report.processes import in_processes
 from llmcap.report.stream import StreamFile
+from llmcap.specs.bounded_files import read_bounded
 from llmcap.specs.scenario import Scenario
 
 META_SCHEMA: Final = "llmcap.sweep-meta/1"
+MOST_META_BYTES: Final = 20_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +91,8 @@ def read_meta(path: Path) -> dict[str, Any]:
     """
     file = printable(str(path), 200)
     try:
-        meta = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        meta = json.loads(read_bounded(path, MOST_META_BYTES, "name a .meta.json of a sweep"))
+    except (ValueError, RecursionError) as error:
         raise DocumentError(
             [Problem(file, None, "", f"cannot be read: {error}", "name a .meta.json of a sweep")]
         ) from None

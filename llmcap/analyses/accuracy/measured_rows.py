@@ -7,13 +7,15 @@ value or the notes.
 from __future__ import annotations
 
 import csv
+import io
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal, TextIO, cast
+from typing import Final, Literal
 
 from llmcap.errors import DocumentError, Problem, did_you_mean, printable
+from llmcap.specs.bounded_files import read_bounded
 
 Protocol = Literal["spread", "fixed", "batch", "saturated"]
 
@@ -24,6 +26,8 @@ COLUMNS: Final = (
 METRICS: Final = (
     "ttft_s", "tpot_s", "prefill_tok_per_s", "output_tok_per_s", "total_tok_per_s", "output_tok_per_s_per_device",
 )  # fmt: skip
+#: Size of a file of measured rows at most [bytes], unpacked.
+MAX_BYTES: Final = 200_000_000
 _NEEDED: Final = ("model", "hardware", "metric", "value")
 _STRUCTURE: Final = ("devices", "tp", "pp", "dp", "ep", "cp")
 
@@ -105,29 +109,17 @@ def read_rows(path: Path) -> tuple[list[MeasuredRow], dict[str, int], list[dict[
         No such file, missing columns, or a cell that is no number where one is due.
     """
     shown = printable(str(path), 300)
+    content = read_bounded(path, MAX_BYTES, "check the path")
     try:
-        opener = _open(path)
-    except OSError as error:
-        raise DocumentError([Problem(shown, None, "", error.strerror or "cannot be read", "check the path")]) from None
-    with opener as handle:
-        try:
-            table = csv.DictReader(handle)
-            missing = [c for c in _NEEDED if c not in (table.fieldnames or ())]
-            if missing:
-                raise DocumentError([_missing(shown, missing, table.fieldnames or ())])
-            cells = [{k: (v or "").strip() for k, v in row.items() if isinstance(k, str)} for row in table]
-        except (UnicodeDecodeError, csv.Error) as error:
-            text = f"is not a CSV file in UTF-8: {printable(error, 100)}"
-            raise DocumentError([Problem(shown, None, "", text, "save it as CSV, UTF-8")]) from None
+        table = csv.DictReader(io.StringIO(content.decode("utf-8-sig"), newline=""))
+        missing = [c for c in _NEEDED if c not in (table.fieldnames or ())]
+        if missing:
+            raise DocumentError([_missing(shown, missing, table.fieldnames or ())])
+        cells = [{k: (v or "").strip() for k, v in row.items() if isinstance(k, str)} for row in table]
+    except (UnicodeDecodeError, csv.Error) as error:
+        text = f"is not a CSV file in UTF-8: {printable(error, 100)}"
+        raise DocumentError([Problem(shown, None, "", text, "save it as CSV, UTF-8")]) from None
     return _sorted_out(shown, cells)
-
-
-def _open(path: Path) -> TextIO:
-    if path.suffix == ".gz":
-        import gzip
-
-        return cast(TextIO, gzip.open(path, "rt", encoding="utf-8-sig", newline=""))
-    return path.open(encoding="utf-8-sig", newline="")
 
 
 def _missing(file: str, missing: list[str], found: Iterable[str]) -> Problem:

@@ -11,6 +11,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from llmcap.errors import DocumentError, Problem, did_you_mean, printable
+from llmcap.specs.bounded_files import read_bounded
 from llmcap.specs.huggingface import custom_code, experts, gemma, hybrid, latent, older
 from llmcap.specs.huggingface.config import Config
 from llmcap.specs.huggingface.draft import Draft, fold
@@ -81,14 +82,9 @@ def load_config(path: Path, *, name: str | None = None) -> Model:
         The file is missing, is no JSON object, or holds a model that is not understood.
     """
     file = path / "config.json" if is_folder(str(path)) else path
+    content = read_bounded(file, _MAX_BYTES, "check the path")
     try:
-        if file.stat().st_size > _MAX_BYTES:
-            raise _refused(str(file), "is too large for a config.json", "give the file of the model repository")
-        text = file.read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
-        raise _refused(str(file), f"cannot be read ({printable(error, 120)})", "check the path") from error
-    try:
-        data = json.loads(text)
+        data = json.loads(content.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise _refused(str(file), f"is not JSON ({printable(error, 120)})", "give a config.json") from error
     if not isinstance(data, Mapping):
