@@ -192,6 +192,12 @@ def run_session(block: Block, names: dict[str, object], page: Path) -> list[str]
 # -- tests -------------------------------------------------------------------------------------------------------------
 
 
+def test_refreshing_keeps_what_a_quotation_keeps() -> None:
+    printed = "head 2\nskipped\nTable\nrow 5\nskipped\nend 7\n"
+    quoted = ["head 1", "...", "Table", "row 4", "...", "end 6"]
+    assert refreshed(quoted, printed) == ["head 2", "...", "Table", "row 5", "...", "end 7"]
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_page_runs_and_prints_what_it_quotes(page: Path) -> None:
     wrong: list[str] = []
@@ -285,7 +291,15 @@ def refreshed(quoted: list[str], printed: str) -> list[str]:
     if not cuts:
         return lines
     head, tail = cuts[0], len(quoted) - 1 - cuts[-1]
-    return [*lines[:head], "...", *(lines[-tail:] if tail else [])]
+    kept, at = lines[:head], head
+    for start, end in zip(cuts, cuts[1:], strict=False):
+        part = quoted[start + 1 : end]
+        found = next((i for i in range(at, len(lines)) if part and lines[i].strip() == part[0].strip()), None)
+        if found is None:
+            raise SystemExit(f"no longer printed: {part[:1]}")
+        at = found + len(part)
+        kept += ["...", *lines[found:at]]
+    return [*kept, "...", *(lines[-tail:] if tail else [])]
 
 
 def refresh(page: Path) -> bool:
