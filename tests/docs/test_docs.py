@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import doctest
 import io
+import itertools
 import os
 import re
 import shlex
@@ -292,7 +293,7 @@ def refreshed(quoted: list[str], printed: str) -> list[str]:
         return lines
     head, tail = cuts[0], len(quoted) - 1 - cuts[-1]
     kept, at = lines[:head], head
-    for start, end in zip(cuts, cuts[1:], strict=False):
+    for start, end in itertools.pairwise(cuts):
         part = quoted[start + 1 : end]
         found = next((i for i in range(at, len(lines)) if part and lines[i].strip() == part[0].strip()), None)
         if found is None:
