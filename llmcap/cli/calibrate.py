@@ -98,9 +98,13 @@ def _engines(folder: Path, output: Path | None) -> None:
 def _kernels(folder: Path, output: Path | None) -> None:
     target = _folders("--kernels", folder, output)
     from llmcap.analyses.accuracy.calibrate import fit_kernels, write_documents
+    from llmcap.analyses.accuracy.kernel_errors import kernel_errors
+    from llmcap.analyses.accuracy.kernel_rows import read_kernel_rows
+    from llmcap.report.tables import json_text
 
     documents = fit_kernels(folder)
     target.mkdir(parents=True, exist_ok=True)
+    write_text(json_text(kernel_errors(read_kernel_rows(folder))), target / "kernel_errors.json")
     for path in write_documents(documents, target):
         print(path, file=sys.stderr)
 

@@ -34,6 +34,14 @@ without it, and without everything that shares its configuration (model, machine
 machine. "One row known" scales a configuration by one of its own rows.
 """
 
+_KERNELS: Final = """\
+## Kernels
+
+The forms of single operators, each engine, device and dtype with a fit of its own on 70 % of the configurations; errors
+on the rest, as medians over those fits. The shipped calibrations pool the engines, and profiles put factors on them.
+The last column predicts each device from parameters fitted on the other devices: what a borrowed calibration is worth.
+"""
+
 _AFTER: Final = """\
 ## All shipped rows, by the shipped profiles
 
@@ -60,7 +68,11 @@ _FAILURES: Final = """\
 
 
 def accuracy_page(
-    summary: Mapping[str, Any], table: Sequence[Mapping[str, Any]], held_out: Mapping[str, Any], figure: str
+    summary: Mapping[str, Any],
+    table: Sequence[Mapping[str, Any]],
+    held_out: Mapping[str, Any],
+    kernels: Sequence[Mapping[str, Any]],
+    figure: str,
 ) -> str:
     """The page as Markdown.
 
@@ -70,6 +82,8 @@ def accuracy_page(
         As `llmcap.analyses.accuracy.measured.validate_files` returns them.
     held_out
         As `llmcap.analyses.accuracy.held_out.load_held_out` returns it.
+    kernels
+        As `llmcap.analyses.accuracy.kernel_errors.summary` returns it.
     figure
         Name of the scatter plot beside the page.
     """
@@ -79,6 +93,8 @@ def accuracy_page(
         for e in held_out["errors"]
     ]
     parts.append(markdown_text(lines))
+    parts.append(_KERNELS)
+    parts.append(markdown_text([_kernel(e) for e in kernels]))
     parts.append(_AFTER)
     parts.append(markdown_text([{"metric": m, **shown(e)} for m, e in summary["metrics"].items()]))
     parts.append(f"![Predicted against measured]({figure})\n")
@@ -90,6 +106,19 @@ def accuracy_page(
     skipped = [{"rows": s["rows"], "reason": s["reason"]} for s in summary["skipped"]]
     parts.append(f"## Left out\n\n{markdown_text(skipped)}")
     return "\n".join(part.rstrip("\n") + "\n" for part in parts)
+
+
+def _kernel(errors: Mapping[str, Any]) -> dict[str, str]:
+    left_out = errors["device_left_out_median_ape"]
+    return {
+        "operator": errors["operator"].replace("_", " "),
+        "fits": f"{errors['fits']}",
+        "rows held out": f"{errors['rows_held_out']:,}",
+        "median": f"{errors['median_ape']:.1%}",
+        "90 %": f"{errors['p90_ape']:.1%}",
+        "worst fit's median": f"{errors['worst_median_ape']:.1%}",
+        "device left out, engines pooled": "-" if left_out is None else f"{left_out:.1%}",
+    }
 
 
 def _held(errors: Mapping[str, Any]) -> dict[str, str]:
@@ -126,12 +155,15 @@ def scatter(table: Sequence[Mapping[str, Any]], target: Path) -> None:
 def main(target: Path) -> None:
     """Write the page and its figure."""
     from llmcap.analyses.accuracy.held_out import load_held_out
+    from llmcap.analyses.accuracy.kernel_errors import load_kernel_errors
+    from llmcap.analyses.accuracy.kernel_errors import summary as kernel_summary
     from llmcap.analyses.accuracy.measured import shipped_files, validate_files
 
     summary, table = validate_files(shipped_files())
     figure = target.with_suffix(".png")
     scatter(table, figure)
-    target.write_text(accuracy_page(summary, table, load_held_out(), figure.name), encoding="utf-8")
+    page = accuracy_page(summary, table, load_held_out(), kernel_summary(load_kernel_errors()), figure.name)
+    target.write_text(page, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import pytest
 
 from llmcap.analyses.accuracy.engine_recipes import held_out_errors
 from llmcap.analyses.accuracy.held_out import digest, load_held_out, rows_of
+from llmcap.analyses.accuracy.kernel_errors import load_kernel_errors, summary
 from llmcap.analyses.accuracy.measured import Prediction, errors, predict, shipped_files, validate_files
 from llmcap.analyses.accuracy.measured_rows import read_rows
 
@@ -115,3 +116,23 @@ def test_rows_that_a_fast_prototype_and_measured_tables_were_judged_on() -> None
     assert summary["predicted"] >= 0.99 * (summary["rows"] - sum(s["rows"] for s in summary["skipped"]))
     assert held_out()["configuration", "all under load", "tpot_s"]["median_ape"] < 0.127
     assert held_out()["configuration", "all under load", "ttft_s"]["median_ape"] < 0.412
+
+
+@pytest.mark.parametrize(
+    ("operator", "median"),
+    [("gemm", 0.08), ("prefill_attention", 0.06), ("decode_attention", 0.06), ("moe", 0.14), ("all_reduce", 0.08)],
+)
+def test_kernel_forms_hold_on_configurations_they_have_not_seen(operator: str, median: float) -> None:
+    """Goals of the accuracy study for one engine's kernels on one device; a random 30 % of configurations held out."""
+    found = {e["operator"]: e for e in summary(load_kernel_errors())}
+    assert 0.0 < found[operator]["median_ape"] <= median
+    assert found[operator]["rows_held_out"] > 100
+
+
+def test_products_and_long_prompts_carry_over_to_another_device() -> None:
+    rows = load_kernel_errors()["device_left_out"]
+    products = [e["median_ape"] for e in rows if e["operator"] == "gemm"]
+    prompts = [e["median_ape"] for e in rows if e["sizes"] == "above 4k"]
+    assert len(products) >= 6 and max(products) <= 0.17
+    # Two of six miss the goal of 17 %: fp8 attention on B200 and H100.
+    assert len(prompts) == 6 and np.median(prompts) <= 0.17 and max(prompts) <= 0.22

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from llmcap.analyses.accuracy.calibrate import fit_kernels, fit_sets, transfer_ratios, write_documents
+from llmcap.analyses.accuracy.kernel_errors import by_engine
 from llmcap.analyses.accuracy.kernel_fits import FORMS, fit_form, fit_operator, split_by_case
 from llmcap.analyses.accuracy.kernel_rows import (
     HOST_BOUND_S,
@@ -361,3 +362,17 @@ def test_errors_name_what_is_missing(tmp_path: Path) -> None:
     (tmp_path / "gemm_large_m.csv").write_text("system,m\nh200_sxm,1\n")
     with pytest.raises(LlmcapError, match="lacks the columns backend, gemm_dtype, k"):
         fit_kernels(tmp_path)
+
+
+def test_each_engine_has_a_fit_of_its_own() -> None:
+    """Two engines whose kernels differ by a factor are both predicted exactly, which one pooled fit cannot do."""
+    fast = _rows("gemm")
+    slow = KernelRows(fast.labels.assign(backend="slow"), 2.0 * fast.time, fast.values, fast.sizes)
+    labels = pd.concat([fast.labels, slow.labels], ignore_index=True)
+    values = {name: np.concatenate([column, column]) for name, column in fast.values.items()}
+    both = KernelRows(labels, np.concatenate([fast.time, slow.time]), values, fast.sizes)
+    found = by_engine({"gemm": both})
+    assert {e["engine"] for e in found} == {"slow", *fast.labels["backend"]}
+    assert all(e["median_ape"] < 0.02 and e["rows_held_out"] > 0 for e in found)
+    pooled = fit_operator("gemm", "bf16", both).median_ape
+    assert pooled is not None and pooled > 0.2
