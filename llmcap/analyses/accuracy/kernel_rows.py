@@ -140,7 +140,8 @@ def _read(directory: Path, *names: str) -> Any:
 
     if not directory.is_dir():
         raise LlmcapError(f"{directory} is not a folder", "give the folder that holds the kernel CSV files")
-    frames = [pd.read_csv(directory / name) for name in names if (directory / name).is_file()]
+    files = [directory / f"{name}{end}" for name in names for end in ("", ".gz")]
+    frames = [pd.read_csv(file) for file in files if file.is_file()]
     return pd.concat(frames, ignore_index=True) if frames else None
 
 
