@@ -117,4 +117,7 @@ def test_the_shipped_documents_follow_from_the_shipped_rows() -> None:
             (f.operator, f.dtype, f.rows) for f in fitted[path.stem].fits
         ]
         for ours, theirs in zip(shipped.fits, fitted[path.stem].fits, strict=True):
-            assert theirs.median_ape == pytest.approx(ours.median_ape, rel=0.05, abs=0.005)
+            if ours.median_ape is None:  # carried over from another set
+                assert theirs.median_ape is None
+            else:
+                assert theirs.median_ape == pytest.approx(ours.median_ape, rel=0.05, abs=0.005)
