@@ -198,9 +198,25 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit(0)
 
 
+def _print_completion(shell: str | None) -> None:
+    if shell is not None:
+        from llmcap.cli.completion import script
+
+        typer.echo(script(shell), nl=False)
+        raise typer.Exit(0)
+
+
 def _root(
     version: bool = typer.Option(
         False, "--version", is_eager=True, callback=_print_version, help="Print the version and stop."
+    ),
+    completion: str | None = typer.Option(
+        None,
+        "--completion",
+        metavar="bash|zsh|fish",
+        is_eager=True,
+        callback=_print_completion,
+        help="Print a script that completes commands, options and ids in a shell, and stop.",
     ),
     debug: bool = typer.Option(False, "--debug", help="Show the traceback of a bug (also: LLMCAP_DEBUG=1)."),
 ) -> None:
