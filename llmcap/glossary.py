@@ -83,6 +83,8 @@ OPTIONS: Final = _table(
     ("drive", "", "drive", "other NVMe drives for the server: an id or a YAML document"),
     ("drives", "drives", "drives", "number of NVMe drives in each server"),
     ("dram", "B", "DRAM", "host memory of each server that holds caches, such as '2 TB'"),
+    ("expander", "", "CXL module", "CXL memory modules for the server (adds the tier cxl): an id or a YAML document"),
+    ("expanders", "modules", "CXL modules", "number of CXL memory modules in each server"),
     ("nic", "", "NIC", "other network cards for the server: an id or a YAML document"),
     ("nics", "cards", "NICs", "number of network cards in each server"),
     ("store", "", "store", "a remote store that the server mounts (adds the tier remote): an id or a YAML document"),

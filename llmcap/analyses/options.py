@@ -41,6 +41,8 @@ class Options:
     drive: str | None = None
     drives: int | None = None
     dram: float | None = None
+    expander: str | None = None
+    expanders: int | None = None
     nic: str | None = None
     nics: int | None = None
     store: str | None = None
@@ -59,7 +61,19 @@ AXES: dict[str, int | str] = {
     "output_tokens": 1000,
 }
 #: Options that count things, of the structure.
-_COUNTS = ("devices", "tp", "pp", "dp", "ep", "cp", "chunk_tokens", "drives", "nics", "transfers_in_flight")
+_COUNTS = (
+    "devices",
+    "tp",
+    "pp",
+    "dp",
+    "ep",
+    "cp",
+    "chunk_tokens",
+    "drives",
+    "expanders",
+    "nics",
+    "transfers_in_flight",
+)
 #: Beyond these a question is a slip of the pen, and tokens could no longer be counted exactly or in time.
 _LARGEST = dict.fromkeys(("users", "context", "cached_tokens", "output_tokens"), 10**9)
 _DTYPE_OPTIONS = ("weight_dtype", "activation_dtype", "kv_dtype", "attention_dtype")

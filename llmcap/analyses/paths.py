@@ -11,7 +11,7 @@ from llmcap.engine.transfer import Link
 from llmcap.errors import OptionError
 from llmcap.specs.base import Document
 from llmcap.specs.engine import Engine, ReloadPath, Reloads
-from llmcap.specs.hardware import CustomTier, Drive, Nic, Server, Store
+from llmcap.specs.hardware import CustomTier, Drive, Expander, Nic, Server, Store
 from llmcap.specs.registry import Loaded, load_as
 from llmcap.specs.transfers import LinkBehaviour, Transfers
 
@@ -58,8 +58,14 @@ class TierBuilder:
     """Receives (id, sha256) of the parts that are loaded."""
 
     def build(self) -> tuple[Tier, ...]:
-        """All tiers: dram, nvme, the server's own, remote; then those of --tier, which may replace one by its name."""
-        found = [self._dram(), *self._nvme(), *(self._custom(tier) for tier in self.server.tiers), *self._remote()]
+        """All tiers: dram, nvme, cxl, the server's own, remote; then those of --tier, which may replace one by name."""
+        found = [
+            self._dram(),
+            *self._nvme(),
+            *self._cxl(),
+            *(self._custom(tier) for tier in self.server.tiers),
+            *self._remote(),
+        ]
         for text in self.options.tiers:
             tier, measured = parse_tier(text)
             own = self._custom(tier, total=True)
@@ -130,6 +136,26 @@ class TierBuilder:
             Tier(
                 "nvme", drive.capacity * members, (drives, *self._bounce()), profile, drive.latency or 0.0,
                 drive.write * members, drive, members, power,
+            )
+        ]  # fmt: skip
+
+    def _cxl(self) -> list[Tier]:
+        shipped = self.server.cxl
+        name, count = part_and_count(
+            "expander", self.options.expander, self.options.expanders,
+            (shipped.expander, shipped.count) if shipped else None,
+        )  # fmt: skip
+        if name is None:
+            return []
+        module = load_part(load_as(Expander, "expander", name), self.documents)
+        members = count * self.servers
+        # The devices read the modules over the host's root ports, past its own memory channels.
+        link = _link("CXL modules", module.read * members, self.transfers.host_memory, members)
+        power = None if module.power is None else module.power * members
+        return [
+            Tier(
+                "cxl", module.capacity * members, (link,), self.reloads.host, module.latency, module.write * members,
+                power=power,
             )
         ]  # fmt: skip
 

@@ -31,6 +31,8 @@ _CASE: Final[dict[str, tuple[str, str]]] = {
     "drive": ("ID|FILE", "Parts of the server"),
     "drives": ("N", "Parts of the server"),
     "dram": ("SIZE", "Parts of the server"),
+    "expander": ("ID|FILE", "Parts of the server"),
+    "expanders": ("N", "Parts of the server"),
     "nic": ("ID|FILE", "Parts of the server"),
     "nics": ("N", "Parts of the server"),
     "store": ("ID|FILE", "Parts of the server"),

@@ -131,6 +131,28 @@ class Store(Document):
     notes: str = ""
 
 
+@register("expander")
+class Expander(Document):
+    """One CXL memory module: memory of the host beyond its own channels."""
+
+    schema_name: ClassVar[str] = "llmcap.expander/1"
+
+    id: str
+    name: str
+    vendor: str
+    interface: str
+    """For example 'CXL 2.0 over PCIe Gen5 x8'."""
+    capacity: Bytes
+    read: BytesPerSecond
+    """Of the link, one direction."""
+    write: BytesPerSecond
+    latency: Seconds
+    power: Watts | None = None
+    price: Dollars | None = None
+    sources: tuple[Source, ...]
+    notes: str = ""
+
+
 class ScaleUp(Part):
     """The fabric between the devices of one server."""
 
@@ -161,6 +183,13 @@ class DriveSet(Part):
     """Drives of one model."""
 
     drive: str
+    count: Count
+
+
+class ExpanderSet(Part):
+    """CXL memory modules of one model."""
+
+    expander: str
     count: Count
 
 
@@ -206,6 +235,8 @@ class Server(Document):
     host_link: BytesPerSecond | None = None
     """Overrides the device's own link when the server's slots are slower or faster."""
     nvme: DriveSet | None = None
+    cxl: ExpanderSet | None = None
+    """CXL memory modules; they make the tier cxl."""
     nics: NicSet | None = None
     """Network cards of the compute fabric, between servers."""
     storage_nics: NicSet | None = None

@@ -38,6 +38,7 @@ KINDS: Final[dict[str, Kind]] = {
     "drive": Kind("hardware/drives", "--drive", "llmcap.specs.hardware"),
     "nic": Kind("hardware/nics", "--nic", "llmcap.specs.hardware"),
     "store": Kind("hardware/stores", "--store", "llmcap.specs.hardware"),
+    "expander": Kind("hardware/expanders", "--expander", "llmcap.specs.hardware"),
     "calibration": Kind("hardware/calibration", "--calibration", "llmcap.specs.calibration"),
     "transfers": Kind("hardware/transfers", "--transfers", "llmcap.specs.transfers"),
     "prices": Kind("hardware/prices", "--prices", "llmcap.specs.prices"),

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import llmcap
 from llmcap.arch.parameters import parameters_total
 from llmcap.arch.state import state_bytes
 from llmcap.arch.structure import structure_of
@@ -85,6 +86,19 @@ def test_published_configs_give_the_shipped_shapes(config: dict[str, Any], shipp
     for field in ("hidden_size", "vocab_size", "mixers", "ffns", "tie_embeddings", "weight_dtype", "weight_dtypes"):
         assert getattr(got, field) == getattr(want, field), field
     assert list(got.layer_sequence()) == list(want.layer_sequence())
+
+
+@pytest.mark.parametrize(
+    ("config", "shipped"), [(LLAMA, "llama-3.1-8b"), (DEEPSEEK, "deepseek-v3"), (GPT_OSS, "gpt-oss-20b")]
+)
+def test_an_imported_config_is_estimated_as_the_shipped_spec(
+    config: dict[str, Any], shipped: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config), encoding="utf-8")
+    asked: dict[str, Any] = {"hardware": "dgx-h200", "context": "32k", "users": 2}
+    got, want = llmcap.estimate(model=str(path), **asked), llmcap.estimate(model=shipped, **asked)
+    assert (got.results, got.tiers, got.phases) == (want.results, want.tiers, want.phases)
 
 
 def test_imported_documents_are_sound_and_can_be_written(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from llmcap.specs.loader import read_yaml
 from llmcap.specs.model import Model
 from llmcap.specs.registry import KINDS, document_type_of, find, is_folder, list_ids, load
 
-HARDWARE_KINDS = ("server", "device", "drive", "nic", "store", "calibration", "transfers")
+HARDWARE_KINDS = ("server", "device", "drive", "nic", "store", "expander", "calibration", "transfers")
 MODEL_KINDS = ("model",)
 
 
@@ -79,7 +79,7 @@ def _problems(kind: str, name: str) -> list[Problem]:
     found += [
         problem("sources", f"covers '{entry}', which is no field", "correct or drop it") for entry in dangling(document)
     ]
-    if not document.sources and kind in ("model", "server", "device", "drive", "nic", "store"):
+    if not document.sources and kind in ("model", "server", "device", "drive", "nic", "store", "expander"):
         found.append(problem("sources", "there are none", "say where the numbers come from"))
     if isinstance(document, Model):
         found += [problem(*facts) for facts in _model_problems(document)]
@@ -117,7 +117,7 @@ def _reference_problems(document: Any) -> Iterator[tuple[str, str, str]]:
     named = [("calibration", "calibration", getattr(document, "calibration", None))]
     named.append(("device", "device", getattr(document, "device", None)))
     named.append(("store", "store", getattr(document, "store", None)))
-    for field, kind in (("nvme", "drive"), ("nics", "nic"), ("storage_nics", "nic")):
+    for field, kind in (("nvme", "drive"), ("nics", "nic"), ("storage_nics", "nic"), ("cxl", "expander")):
         named.append((f"{field}.{kind}", kind, getattr(getattr(document, field, None), kind, None)))
     for field, kind, name in named:
         if name is None:
