@@ -122,7 +122,8 @@ def tiers(
     else:
         from llmcap.report.tier_page import tier_page
 
-        text = tier_page(table.rows, table.notes, min(shutil.get_terminal_size((120, 24)).columns, 140))
+        width = min(shutil.get_terminal_size((120, 24)).columns, 140)
+        text = tier_page(table.rows, table.notes, width, fitted=output is None and sys.stdout.isatty())
     write_text(text, output)
     if mlperf_config is not None:
         from llmcap.analyses.offload.mlperf_storage import benchmark_config

@@ -18,7 +18,7 @@ from llmcap.errors import OptionError, did_you_mean, printable
 from llmcap.report.document import Picture
 from llmcap.report.figures import bars, context, loads, maps, operators, sweeps
 from llmcap.report.figures.estimate import footer
-from llmcap.report.figures.series import Lines, cases_of, label_for, numeric_axis, varying
+from llmcap.report.figures.series import cases_of, label_for, numeric_axis, shown_of, varying
 from llmcap.report.figures.style import axis_label, label_of, new_figure, put_footer, short_count, tier_name
 from llmcap.report.words import question, seconds
 from llmcap.units import format_bytes, format_seconds
@@ -102,7 +102,7 @@ def _prefill(material: Material) -> Picture:
     figure, axes = new_figure()
     found = sweeps.first_token_time(axes, material.frame, x)
     put_footer(figure, material.footer())
-    caption = f"Time to first token of the last user against {axis_label(x)}{_shown(found)}."
+    caption = f"Time to first token of the last user against {axis_label(x)}{shown_of(found)}."
     return Picture("prefill", caption, f"Line chart. {_range(material.frame, 'ttft_s', x)}", figure)
 
 
@@ -129,7 +129,7 @@ def _cache(material: Material) -> Picture | None:
         for n, b in sweeps.capacities(material.frame)
     )
     said = f"Line chart. {_range(material.frame, 'kv_bytes_total', x)}" + (f" Capacities: {held}." if held else "")
-    caption = f"KV cache of all users against {axis_label(x)}, with the tiers' capacities{_shown(found)}."
+    caption = f"KV cache of all users against {axis_label(x)}, with the tiers' capacities{shown_of(found)}."
     return Picture("cache", caption, said, figure)
 
 
@@ -177,7 +177,7 @@ def _tiers(material: Material) -> Picture | None:
     figure, axes = new_figure()
     found = sweeps.reload_time(axes, frame, x)
     put_footer(figure, material.footer())
-    caption = f"Time to first token with a reload against {axis_label(x)}, tier by tier{_shown(found)}."
+    caption = f"Time to first token with a reload against {axis_label(x)}, tier by tier{shown_of(found)}."
     return Picture("tiers", caption, f"Line chart. {_range(frame, 'ttft_reload_s', x, cases=False)}", figure)
 
 
@@ -265,7 +265,7 @@ def _cost(material: Material) -> Picture | None:
     prices = material.survey.prices
     listed = f"; prices: {prices.name}, {prices.as_of}" if prices is not None else ""
     put_footer(figure, material.footer() + listed)
-    caption = f"Price of a million output tokens against {axis_label(x)}{_shown(found)}."
+    caption = f"Price of a million output tokens against {axis_label(x)}{shown_of(found)}."
     return Picture("cost", caption, f"Line chart. {_range(material.frame, COST, x)}", figure)
 
 
@@ -284,12 +284,6 @@ KINDS: Final[dict[str, Draw]] = {
 
 
 # -- words -------------------------------------------------------------------------------------------------------------
-
-
-def _shown(found: Lines) -> str:
-    if found.total <= len(found.lines):
-        return ""
-    return f"; {len(found.lines)} of {found.total} lines{', all with ' + found.held if found.held else ''}"
 
 
 def _range(frame: pd.DataFrame, column: str, x: str, *, cases: bool = True) -> str:

@@ -9,7 +9,7 @@ from llmcap.errors import DocumentError, Problem, printable
 from llmcap.report.claims_page import tally
 from llmcap.report.document import Assumption, Picture, Report, Table, table_of
 from llmcap.report.figures import bars, context, loads, maps, sweeps
-from llmcap.report.figures.series import INPUTS, cases_of, numeric_axis, spread, varying
+from llmcap.report.figures.series import INPUTS, cases_of, numeric_axis, shown_of, spread, varying
 from llmcap.report.figures.style import axis_label, new_figure, put_footer, styled, tier_name
 from llmcap.report.findings import findings
 from llmcap.report.result_files import Result
@@ -124,13 +124,13 @@ def row_pictures(frame: pd.DataFrame, name: str) -> list[Picture | None]:
                 put_footer(figure, foot)
                 what = axis_label(column).split(" [")[0]
                 said = f"Line chart with {len(shown.lines)} of {shown.total} lines."
-                caption = f"{what[:1].upper()}{what[1:]} against {axis_label(x)}."
+                caption = f"{what[:1].upper()}{what[1:]} against {axis_label(x)}{shown_of(shown)}."
                 found.append(Picture(column, caption, said, figure))
         if {"tier", "ttft_reload_s"} <= columns and frame["ttft_reload_s"].notna().any():
             figure, axes = new_figure()
-            sweeps.reload_time(axes, frame, x)
+            shown = sweeps.reload_time(axes, frame, x)
             put_footer(figure, foot)
-            caption = f"Time to first token with a reload against {axis_label(x)}, tier by tier."
+            caption = f"Time to first token with a reload against {axis_label(x)}, tier by tier{shown_of(shown)}."
             found.append(Picture("tiers", caption, "Line chart, a line for each tier.", figure))
         found.append(_against_reload(frame, foot))
     found.append(_map(frame, foot))

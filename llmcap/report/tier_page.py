@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 from llmcap.report.tables import Row, markdown_text, plain_table
@@ -13,15 +13,16 @@ NONE: Final = "-"
 MARK: Final = " *"
 
 
-_LEGEND: Final = (
-    "* the faster way. Reload wins from 'even at' bandwidth and from 'tokens' of prefix on; it loses with 'users from' "
-    "users or more."
-)
+#: What a narrow terminal does without, the first first.
+_OMITTED: Final = ("overlap", "holds users", "hybrid", "users from", "tokens", "even at", "reload")
 
 
-def tier_page(rows: Sequence[Row], notes: Sequence[str], width: int = 120) -> str:
-    """Tiers, times, what else was asked, and the notes, as aligned text."""
-    blocks = [plain_table(_places(rows)), plain_table(_times(rows)) + textwrap.fill(_LEGEND, width) + "\n"]
+def tier_page(rows: Sequence[Row], notes: Sequence[str], width: int = 120, *, fitted: bool = False) -> str:
+    """Tiers, times, what else was asked, and the notes, as aligned text.
+
+    `fitted` leaves out columns of times that the width has no room for: for a screen, not for a file or a pipe.
+    """
+    blocks = [plain_table(_places(rows)), _times_within(rows, width, fitted)]
     blocks += [f"{title}\n{plain_table(lines)}" for title, lines in _extras(rows)]
     if notes:
         blocks.append("".join(textwrap.fill(note + ".", width, subsequent_indent="  ") + "\n" for note in notes))
@@ -30,7 +31,7 @@ def tier_page(rows: Sequence[Row], notes: Sequence[str], width: int = 120) -> st
 
 def tier_markdown(rows: Sequence[Row], notes: Sequence[str]) -> str:
     """The same in Markdown."""
-    blocks = [markdown_text(_places(rows)), markdown_text(_times(rows)) + "\n" + _LEGEND.replace("*", "\\*", 1) + "\n"]
+    blocks = [markdown_text(_places(rows)), markdown_text(_times(rows)) + "\n" + "\\" + _legend(set(_OMITTED)) + "\n"]
     blocks += [f"{title}:\n\n{markdown_text(lines)}" for title, lines in _extras(rows)]
     if notes:
         blocks.append("".join(f"- {note}.\n" for note in notes))
@@ -64,6 +65,33 @@ def _range(rows: Sequence[Row], column: str) -> str:
 
 def _times(rows: Sequence[Row]) -> list[dict[str, str]]:
     return _without_empty([_line(row) for row in rows])
+
+
+def _legend(columns: Collection[str]) -> str:
+    """What the marks and break-even columns mean, of those that are there."""
+    wins = {"even at": "from 'even at' bandwidth", "tokens": "from 'tokens' of prefix on"}
+    said = [text for name, text in wins.items() if name in columns]
+    clauses = [f"Reload wins {' and '.join(said)}"] if said else []
+    if "users from" in columns:
+        clauses.append("it loses with 'users from' users or more")
+    return "* the faster way." + (f" {'; '.join(clauses)}." if clauses else "")
+
+
+def _times_within(rows: Sequence[Row], width: int, fitted: bool) -> str:
+    """The table of times with the columns that a width has room for, and its legend."""
+    lines = _times(rows)
+    gone: list[str] = []
+    for column in _OMITTED if fitted else ():
+        table = plain_table(lines)
+        if max(map(len, table.splitlines())) <= width:
+            break
+        if column in lines[0]:
+            gone.append(column)
+            lines = [{name: cell for name, cell in line.items() if name != column} for line in lines]
+    legend = _legend(set(_OMITTED) - set(gone))
+    if gone:
+        legend += f" A wider terminal also shows: {', '.join(gone)}."
+    return plain_table(lines) + textwrap.fill(legend, width) + "\n"
 
 
 def _extras(rows: Sequence[Row]) -> list[tuple[str, list[dict[str, str]]]]:

@@ -136,6 +136,11 @@ def test_missing_columns_and_bad_numbers_are_told_with_their_place(tmp_path: Pat
         read_rows(empty)
     with pytest.raises(DocumentError, match=r":3: osl: 'many' is not a number"):
         read_rows(write(tmp_path / "bad.csv", {}, {"osl": "many"}))
+    for slip in ("1e-300", "1e14"):
+        with pytest.raises(DocumentError, match=r"bad.csv:2: value: .* no time in seconds and no rate"):
+            read_rows(write(tmp_path / "bad.csv", {"value": slip}))
+    with pytest.raises(DocumentError, match="holds no rows"):
+        read_rows(write(tmp_path / "header.csv"))
     with pytest.raises(DocumentError):
         read_rows(tmp_path / "nowhere.csv")
 

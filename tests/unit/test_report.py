@@ -262,6 +262,10 @@ def test_rows_of_a_sweep_become_a_page_with_the_question_of_their_scenario(
     made = result_report(read_result(file), "x")
     assert made.question == _scenario(name).question
     assert len(made.pictures) >= 2 and len(made.tables) == tables
+    if tables == 1:
+        assert (
+            "all with 1 user" in made.pictures[0].caption
+        )  # other numbers of users are in the rows, not in the figure
     assert made.documents
     first = {cell.text for row in made.tables[0].rows for cell in row[:1]}
     assert first == ({"dgx-h100", "dgx-h200", "dgx-b200"} if tables == 1 else {"gen5", "gen6"})

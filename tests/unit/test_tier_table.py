@@ -16,6 +16,7 @@ from llmcap.analyses.setting import resolve
 from llmcap.cli.app import run
 from llmcap.errors import LlmcapError, OptionError
 from llmcap.glossary import GLOSSARY
+from llmcap.report.tier_page import tier_page
 
 DENSE: dict[str, Any] = {"model": "llama-3.1-70b", "hardware": "dgx-h100", "weight_dtype": "bf16"}
 SAME_AS_ESTIMATE = (
@@ -220,6 +221,31 @@ def test_arrivals_by_hand() -> None:
     assert row["ttft_reload_mean_s"] == pytest.approx(row["reload_s"] + rho * busy / (2 * (1 - rho)))
     assert row["ttft_recompute_mean_s"] is None  # ten times 1.4 s of prefill a second cannot be sustained
     assert row["sustained_reload_per_s"] == pytest.approx(1 / busy)
+
+
+def test_what_cannot_be_sustained_saves_nothing() -> None:
+    # 24,576 B/token x 128,000 + 36 layers x 8,192 x 2,048 B = 3.7497 GB over 100.8 GB/s: 26.9 reloads a second.
+    table = tier_table(context="128k", arrivals=1000)
+    row = rows_of(table, "nvme")[0]
+    assert row["sustained_reload_per_s"] == pytest.approx(100.8e9 / (24_576 * 128_000 + 36 * 8192 * 2048), rel=1e-9)
+    assert row["written_bytes_per_s"] > 0.0
+    for name in ("freed_device_h_per_day", "drive_writes_per_day", "drive_life_years"):
+        assert row[name] is None
+    notes = " ".join(table.notes)
+    assert "nvme: 1,000 requests a second are more than reloads sustain, 26.9 a second" in notes
+    assert "as fast as the tier can be written" in notes
+    calm = tier_table(context="128k", arrivals=2)
+    assert rows_of(calm, "nvme")[0]["freed_device_h_per_day"] > 0.0
+    assert "sustain" not in " ".join(calm.notes)
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120])
+def test_a_narrow_terminal_gets_fewer_columns(width: int) -> None:
+    table = tier_table(context="128k,1M", users="1,8")
+    page = tier_page(table.rows, table.notes, width, fitted=True)
+    assert max(map(len, page.splitlines())) <= width
+    assert ("A wider terminal also shows" in page) == (width < 120)
+    assert ("'even at'" in page) == ("  even at" in page)
 
 
 def test_more_arrivals_wait_longer() -> None:

@@ -28,6 +28,9 @@ METRICS: Final = (
 )  # fmt: skip
 #: Size of a file of measured rows at most [bytes], unpacked.
 MAX_BYTES: Final = 200_000_000
+#: A value outside is a slip of the pen: less than a nanosecond, or more tokens a second than any machine makes.
+_LEAST: Final = 1e-9
+_MOST: Final = 1e12
 _NEEDED: Final = ("model", "hardware", "metric", "value")
 _STRUCTURE: Final = ("devices", "tp", "pp", "dp", "ep", "cp")
 
@@ -119,6 +122,8 @@ def read_rows(path: Path) -> tuple[list[MeasuredRow], dict[str, int], list[dict[
     except (UnicodeDecodeError, csv.Error) as error:
         text = f"is not a CSV file in UTF-8: {printable(error, 100)}"
         raise DocumentError([Problem(shown, None, "", text, "save it as CSV, UTF-8")]) from None
+    if not cells:
+        raise DocumentError([Problem(shown, 1, "", "holds no rows", "one measured value per line after the header")])
     return _sorted_out(shown, cells)
 
 
@@ -196,7 +201,7 @@ def measured_row(row: dict[str, str]) -> MeasuredRow:
         concurrency=concurrency,
         protocol=protocol,
         metric=row["metric"],
-        value=_number(row, "value", math.nan),
+        value=_value(row),
     )
 
 
@@ -209,6 +214,14 @@ def _protocol(row: dict[str, str], isl: float, osl: float, concurrency: float) -
     if "silicon_sample" in source and row.get("date") and (isl, osl) in _SPREAD_LENGTHS:
         return "spread"
     return "fixed"
+
+
+def _value(row: dict[str, str]) -> float:
+    """What was measured; empty and zero are no measurement."""
+    value = _number(row, "value", math.nan)
+    if value > 0 and not _LEAST <= value <= _MOST:
+        raise ValueError(f"value: {printable(row['value'], 40)} is no time in seconds and no rate of tokens")
+    return value
 
 
 def _number(row: dict[str, str], column: str, default: float) -> float:

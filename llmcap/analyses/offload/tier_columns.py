@@ -47,7 +47,10 @@ def traffic_columns(
     if extras.arrivals is None:
         return found
     found |= under_arrivals(evaluator, rate, extras.arrivals, extras.discipline, c, grid.prefix)
-    found |= model.per_day(tier, extras.arrivals, each)
+    # What a tier cannot answer it does not save.
+    sustained = (found["tier_utilisation"] < 1.0) & (found["device_utilisation_reload"] < 1.0)
+    for name, saved in model.per_day(tier, extras.arrivals, each).items():
+        found[name] = saved if name == "tier_usd_per_day" else np.where(sustained, saved, np.nan)
     kept = np.where(grid.reused > 0.0, memory.moved_per_user(np.maximum(grid.reused, 1.0)), 0.0)
     new = np.maximum(memory.moved_per_user(c + grid.output) - kept, 0.0)
     written = bytes_written(extras.arrivals * new, extras.write_policy, used_once=extras.used_once)
@@ -56,9 +59,10 @@ def traffic_columns(
         found["write_utilisation"] = written / tier.write
     if tier.drive is not None:
         wear = drive_wear(written, tier.drive, tier.members)
-        found["drive_writes_per_day"] = wear.writes_per_day
+        possible = wear.share_of_bandwidth <= 1.0
+        found["drive_writes_per_day"] = np.where(possible, wear.writes_per_day, np.nan)
         if wear.years is not None:
-            found["drive_life_years"] = wear.years
+            found["drive_life_years"] = np.where(possible, wear.years, np.nan)
     return found
 
 

@@ -59,6 +59,8 @@ def _tier(rows: list[Row], extras: Extras) -> Iterator[str]:
             f"{name}: {format_bytes(rows[0]['capacity_bytes'])} are less than device memory keeps for caches; as a "
             "cache tier it adds little"
         )
+    if extras.arrivals is not None:
+        yield from _overload(name, timed, extras.arrivals)
     few = [row for row in rows if row["users_held"] < (extras.sessions or row["users"])]
     if few:
         least = min(few, key=lambda row: row["users_held"])
@@ -66,6 +68,21 @@ def _tier(rows: list[Row], extras: Extras) -> Iterator[str]:
             f"{name} alone holds fewer than the sessions kept: {least['users_held']:,} of "
             f"{extras.sessions or least['users']:,} at {format_count(least['context_tokens'])} tokens"
         )
+
+
+def _overload(name: str, timed: list[Row], arrivals: float) -> Iterator[str]:
+    """Arrivals that reloads cannot keep up with, and writes that the tier cannot take."""
+    over = [row for row in timed if max(row["tier_utilisation"], row["device_utilisation_reload"]) >= 1.0]
+    if over:
+        least = min(row["sustained_reload_per_s"] for row in over)
+        yield (
+            f"{name}: {arrivals:,.4g} requests a second are more than reloads sustain, {least:,.3g} a second at worst, "
+            f"so the queue grows without bound and saves nothing ({_cases(over)})"
+        )
+    full = [row for row in timed if (row.get("write_utilisation") or 0.0) > 1.0]
+    if full:
+        worst = max(row["write_utilisation"] for row in full)
+        yield f"{name}: new state comes up to {worst:,.3g} times as fast as the tier can be written ({_cases(full)})"
 
 
 def _placement(rows: list[Row], extras: Extras) -> Iterator[str]:

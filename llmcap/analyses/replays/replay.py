@@ -25,7 +25,7 @@ from llmcap.analyses.setting import Setting, resolve
 from llmcap.display import Displayed
 from llmcap.engine.stack_distance import hits_at, hits_by_capacity, needed_capacities, previous_access, running_maximum
 from llmcap.errors import OptionError, printable
-from llmcap.units import parse_quantity
+from llmcap.units import QuantityError, parse_quantity
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -212,8 +212,8 @@ def _window(given: float | str) -> float:
     if isinstance(given, str):
         try:
             given = parse_quantity(given, "seconds", allow_zero=False)
-        except ValueError as error:
-            raise OptionError("--window", str(error), "write for example 60s") from None
+        except QuantityError as error:
+            raise OptionError("--window", error.message, "write for example 60s") from None
     if isinstance(given, bool) or not 1e-3 <= given <= 1e9:
         raise OptionError("--window", f"'{printable(given, 40)}' is no span of time to average over", "write 60s")
     return float(given)

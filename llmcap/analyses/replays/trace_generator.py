@@ -21,7 +21,7 @@ from llmcap.analyses.options import count
 from llmcap.analyses.replays.trace_lines import MAX_TOKENS
 from llmcap.analyses.replays.traces import MAX_BLOCKS, Trace
 from llmcap.errors import OptionError, did_you_mean, printable
-from llmcap.units import parse_quantity
+from llmcap.units import QuantityError, parse_quantity
 
 _OPTION: Final = "--generate"
 _EXAMPLE: Final = "write for example users=1000,turns=8,system=2k,message=300,answer=250,think=60s,span=1h,seed=0"
@@ -85,8 +85,8 @@ def _value(name: str, value: Any) -> int | float:
         return float(value)
     try:
         return parse_quantity(str(value), "seconds", allow_zero=True)
-    except ValueError as error:
-        raise OptionError(_OPTION, f"{name}: {error}", _EXAMPLE) from None
+    except QuantityError as error:
+        raise OptionError(_OPTION, f"{name}: {error.message}", _EXAMPLE) from None
 
 
 def make_up(who: Population, *, block_tokens: int = 512) -> Trace:

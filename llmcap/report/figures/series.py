@@ -157,3 +157,15 @@ def spread(count: int, most: int) -> list[int]:
     if most < 2:
         return [0]
     return sorted({round(i * (count - 1) / (most - 1)) for i in range(most)})
+
+
+def shown_of(found: Lines) -> str:
+    """Which of the lines a figure shows, for its caption; nothing where it shows all.
+
+    >>> import pandas as pd
+    >>> shown_of(Lines([("a", pd.DataFrame())], 3, "1 user"))
+    '; 1 of 3 lines, all with 1 user'
+    """
+    if found.total <= len(found.lines):
+        return ""
+    return f"; {len(found.lines)} of {found.total} lines{', all with ' + found.held if found.held else ''}"
