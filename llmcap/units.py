@@ -172,7 +172,7 @@ def parse_quantity(text: str, dimension: str, *, allow_zero: bool | None = None)
 def _unit_error(text: str, number: str, unit: str, kind: _Dimension, hint: str) -> QuantityError:
     known = kind.hints or {}
     if not unit:
-        base = kind.example.split(" ", 1)[1]
+        base = "s" if "s" in kind.units else kind.example.split(" ", 1)[1]
         return QuantityError(f"'{printable(text, 40)}' has no unit", f"write '{number} {base}' if that is meant")
     if unit.lower() in known:
         return QuantityError(f"unit '{printable(unit, 20)}' is ambiguous or not used here", known[unit.lower()])

@@ -79,7 +79,13 @@ def _cell(row: Row, i: int) -> str:
     value, ratio = row["values"][i], row["ratios"][i]
     if value is None:
         return NONE
-    text = value if isinstance(value, str) else _FORMS.get(row["unit"], str)(value)
+    text = _written(row, value)
     if i and ratio is not None:
         text += f" ({ratio:.2f})" if ratio < 100 else f" ({ratio:,.0f})"
-    return text + " +" if row["best"] == i else text
+    # The best is marked where a digit that is shown tells it from another side.
+    others = {_written(row, v) for v in row["values"] if v is not None}
+    return text + " +" if row["best"] == i and len(others) > 1 else text
+
+
+def _written(row: Row, value: Any) -> str:
+    return value if isinstance(value, str) else str(_FORMS.get(row["unit"], str)(value))

@@ -174,6 +174,14 @@ def test_bytes_have_a_unit_in_python_too(value: object) -> None:
         options_from({"dram": value})
 
 
+def test_a_time_without_a_unit_is_offered_in_seconds(llmcap: Callable[..., Any]) -> None:
+    check(llmcap("plan", "--users-max", "--ttft", "5"), 2, "--ttft", "'5 s'")
+
+
+def test_an_unknown_tier_is_told_by_the_option_that_named_it(llmcap: Callable[..., Any]) -> None:
+    check(llmcap("plan", "--bandwidth-for", "foo", "--ttft", "1s"), 2, "Error: --bandwidth-for", "dram, nvme")
+
+
 def test_the_unit_that_a_number_of_bytes_lacks_is_offered() -> None:
     with pytest.raises(OptionError) as error:
         options_from({"transfer_block": 2e6})

@@ -14,6 +14,7 @@ from llmcap.analyses.explaining.compare import METRICS, Comparison, compare
 from llmcap.analyses.explaining.reasons import kind_of
 from llmcap.analyses.explaining.variants import setting_of
 from llmcap.errors import DocumentError, OptionError
+from llmcap.report.compare_page import compare_page
 
 SHIPPED = Path(__file__).resolve().parents[2]
 
@@ -85,6 +86,20 @@ def test_no_change_is_told_that_the_digits_do_not_show() -> None:
     ]
     assert told
     assert [pair for pair in told if pair[0] == pair[1]] == []
+
+
+def test_the_narrowest_hop_is_that_of_the_tiers_command() -> None:
+    sides = compare("tp=8", "tp=4,dp=2", model="llama-3.1-70b", context="32k")
+    text = next(r["text"] for r in sides.reasons if r.get("tier") == "dram")
+    rows = llmcap.tiers(model="llama-3.1-70b", context="32k", tp=4, dp=2).set_index("tier")
+    hop = rows.loc["dram", "narrowest_hop"]
+    assert hop == "engine worker" and text.count(f"({hop})") == 2
+
+
+def test_the_best_is_marked_where_it_shows() -> None:
+    page = compare_page(compare("users=1", "users=2"), 100)
+    assert re.search(r"MFU +16\.0% +16\.0% \(1\.00\)\n", page)
+    assert re.search(r"MBU .*\+\n", page)
 
 
 def test_another_longest_resource_is_said_instead_of_shares() -> None:

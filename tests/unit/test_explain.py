@@ -190,3 +190,9 @@ def test_numbers_for_a_calculator() -> None:
     ]  # fmt: skip
     assert product(1, 1.0) == "1"
     assert product(2, "(a + b)", 3) == "2*(a + b)*3"
+
+
+def test_one_token_of_output_leaves_nothing_to_decode() -> None:
+    told = explain(context="1k", output_tokens=1, term="decode")
+    assert told.rows == []
+    assert told.notes == ["nothing is decoded: the one token of output comes with the prefill"]

@@ -67,7 +67,7 @@ def test_a_quantity_is_read_exactly(text: str, dimension: str, value: float) -> 
     [
         ("80", "bytes", "80 GB"),
         ("64", "bytes_per_s", "64 GB/s"),
-        ("8", "seconds", "8 us"),
+        ("8", "seconds", "8 s"),
         ("80 gb", "bytes", "80 GB"),
         ("80 KB", "bytes", "KiB"),
         ("80 Gb", "bytes", "GB"),

@@ -60,6 +60,8 @@ class Explanation:
         ]
         if not self.binding and self.term != "kv" and self.rows:
             said.append("operators follow one another, so their times add up")
+        if self.term == "decode" and self.estimate.fits and not self.rows:
+            said.append("nothing is decoded: the one token of output comes with the prefill")
         return said
 
     def to_dict(self) -> dict[str, Any]:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+import numpy as np
+
 from llmcap.analyses.explaining.derivation import Derivation, PhaseRows
 from llmcap.analyses.explaining.variants import Variant
+from llmcap.analyses.offload.tier_columns import narrowest_hop
 from llmcap.units import format_bytes, format_rate, format_seconds
 
 Row = dict[str, Any]
@@ -114,7 +117,7 @@ def _reason(metric: str, first: Variant, other: Variant, base: PhaseRows, own: P
 def _of_tiers(first: Variant, other: Variant) -> list[Row]:
     """Reloads that take another time: bytes and rates."""
     theirs = {t["tier"]: t for t in first.estimate.tiers}
-    hops = [{r.name: r.narrowest for r in v.evaluator.tiers.rates} for v in (first, other)]
+    hops = [_narrowest(v) for v in (first, other)]
     found = []
     for tier in other.estimate.tiers:
         name = tier["tier"]
@@ -139,6 +142,14 @@ def _of_tiers(first: Variant, other: Variant) -> list[Row]:
              "bound": hops[1][name], "text": text}
         )  # fmt: skip
     return found
+
+
+def _narrowest(variant: Variant) -> dict[str, str]:
+    """Tier -> the hop that bounds its reload."""
+    evaluator = variant.evaluator
+    places = {tier.name: tier for tier in evaluator.setting.machine.tiers}
+    users = np.array([float(variant.case["users"])])
+    return {r.name: str(narrowest_hop(evaluator, places[r.name], r, users)[0]) for r in evaluator.tiers.rates}
 
 
 def _of_room(first: Variant, other: Variant) -> Row:

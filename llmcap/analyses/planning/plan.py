@@ -147,7 +147,7 @@ def plan(
     _check(question, objectives)
     chosen = options_from(options)
     setting = resolve(chosen)
-    _check_tier(objectives.tier, [t.name for t in setting.machine.tiers])
+    _check_tier(question, objectives.tier, [t.name for t in setting.machine.tiers])
     device = None if question == "cheapest" else setting.machine.device.id
     asked = Asked(chosen, load, objectives, price_list(prices, price_gpu_hour, price_kwh, device=device))
     answers = ANSWERS[question]
@@ -194,10 +194,11 @@ def _check(question: str, objectives: Objectives) -> None:
         raise OptionError("--bandwidth-for", "needs a tier", "write for example --bandwidth-for nvme")
 
 
-def _check_tier(tier: str | None, known: list[str]) -> None:
+def _check_tier(question: str, tier: str | None, known: list[str]) -> None:
     if tier is not None and tier not in known:
         hint = f"{did_you_mean(tier, known)} one of {', '.join(known)}, or add one with --tier".strip()
-        raise OptionError("--from-tier", f"there is no tier '{printable(tier, 40)}'", hint)
+        option = "--bandwidth-for" if question == "bandwidth-for" else "--from-tier"
+        raise OptionError(option, f"there is no tier '{printable(tier, 40)}'", hint)
 
 
 def _tornado(asked: Asked, value: Callable[[Asked], float | None], base: float | None, question: str) -> list[Row]:
