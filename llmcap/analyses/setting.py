@@ -80,6 +80,8 @@ def resolve(options: Options) -> Setting:
     return setting
 
 
+#: Costs are tabled for each length of a step; longer ones would need gigabytes and seconds, and no engine takes them.
+_LARGEST_CHUNK = 2_000_000
 _MOST_SETTINGS = 4096
 _SETTINGS: dict[tuple[Options, str | None, str], Setting] = {}
 
@@ -128,11 +130,20 @@ def _resolve(options: Options) -> Setting:
         activation_dtype=activation,
         kv_dtype=kv,
         attention_dtype=attention,
-        chunk_tokens=options.chunk_tokens or engine.document.chunk_tokens,
+        chunk_tokens=_chunk(options.chunk_tokens or engine.document.chunk_tokens),
         operators=operator_table(structure, weights, activation, kv, attention, parallelism, own),
         statements=(*assumptions.document.statements, *notes),
         documents=tuple(dict.fromkeys((model_document, *machine.documents, *others))),
     )
+
+
+def _chunk(tokens: int) -> int:
+    if tokens > _LARGEST_CHUNK:
+        raise OptionError(
+            "--chunk-tokens", f"a prefill step of {tokens:,} tokens is longer than {_LARGEST_CHUNK:,}",
+            "engines take some thousands at a time",
+        )  # fmt: skip
+    return tokens
 
 
 def model_and_digest(name: str) -> tuple[Model, tuple[str, str]]:

@@ -200,3 +200,11 @@ def test_a_missing_package_is_named(llmcap: Callable[..., Any], monkeypatch: pyt
     ran = llmcap("estimate")
     assert ran.status == 2
     assert "'jinja2' is not installed" in ran.err
+
+
+@pytest.mark.parametrize("tokens", ["2000001", "999999999", "1e15"])
+def test_a_step_too_long_to_table_is_refused(llmcap: Callable[..., Any], tokens: str) -> None:
+    """999,999,999 took 16 GB and did not end."""
+    ran = llmcap("estimate", "--chunk-tokens", tokens)
+    assert (ran.status, ran.out) == (2, "")
+    assert "--chunk-tokens" in ran.err
