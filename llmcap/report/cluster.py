@@ -52,18 +52,21 @@ def run_on_cluster(
         No scheduler there, the extra is not installed, or the folder holds something else.
     """
     distributed = _distributed()
-    _prepare(folder, job, sweep, resume)
+    meta = job.meta(sweep)
+    _check(folder, meta, resume)
     chunks = chunk_count(sweep, job.limit)
     pieces = [(i, min(i + chunks_per_part, chunks)) for i in range(0, chunks, chunks_per_part)]
     paths = [folder / f"part-{number:06d}.parquet" for number in range(len(pieces))]
     rows = sum(_rows_of(path) for path in paths if path.exists())
     missing = [(piece, str(path)) for piece, path in zip(pieces, paths, strict=True) if not path.exists()]
+    # Nothing is written before the scheduler has answered.
     try:
         client = distributed.Client(scheduler, timeout="20s", set_as_default=False)
     except (OSError, ValueError) as error:
         hint = "start one with 'dask scheduler', and workers with 'dask worker ADDRESS'"
         raise OptionError("--scheduler", f"no Dask scheduler at '{printable(scheduler, 80)}': {error}", hint) from None
     with client:
+        _begin(folder, meta)
         text = json.dumps([job.scenario, job.form, job.chunk_cases, job.limit, job.file])
         futures = client.map(
             functools.partial(_write_part, text), [p for p, _ in missing], [p for _, p in missing],
@@ -85,12 +88,10 @@ def _distributed() -> Any:
     return distributed
 
 
-def _prepare(folder: Path, job: Job, sweep: Sweep, resume: bool) -> None:
-    meta = job.meta(sweep)
-    note = folder / META_NAME
-    shown = printable(str(folder), 200)
+def _check(folder: Path, meta: dict[str, Any], resume: bool) -> None:
+    """Whether the folder is free, or holds the begin of the same sweep."""
+    note, shown = folder / META_NAME, printable(str(folder), 200)
     try:
-        folder.mkdir(exist_ok=True)
         if resume and note.exists():
             if identity_of(json.loads(note.read_text(encoding="utf-8"))) != identity_of(meta):
                 raise OptionError(
@@ -98,13 +99,26 @@ def _prepare(folder: Path, job: Job, sweep: Sweep, resume: bool) -> None:
                     f"'{shown}' was begun with other arguments, documents or versions",
                     "name another folder",
                 )
-        elif any(folder.iterdir()):
+        elif folder.exists() and any(folder.iterdir()):
             raise OptionError(
                 "--output", f"the folder '{shown}' is not empty", "name a new folder, or continue with --resume"
             )
-        note.write_text(meta_text(meta), encoding="utf-8")
     except OSError as error:
-        raise OptionError("--output", f"'{shown}' cannot be used: {error.strerror}", "name a new folder") from None
+        raise _unusable(folder, error) from None
+
+
+def _begin(folder: Path, meta: dict[str, Any]) -> None:
+    """The folder, with what is to be computed."""
+    try:
+        folder.mkdir(exist_ok=True)
+        (folder / META_NAME).write_text(meta_text(meta), encoding="utf-8")
+    except OSError as error:
+        raise _unusable(folder, error) from None
+
+
+def _unusable(folder: Path, error: OSError) -> OptionError:
+    shown = printable(str(folder), 200)
+    return OptionError("--output", f"'{shown}' cannot be used: {error.strerror}", "name a new folder")
 
 
 @functools.lru_cache(maxsize=4)

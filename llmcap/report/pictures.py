@@ -252,7 +252,8 @@ def _memory(material: Material) -> Picture:
     bars.memory_stack(axes, pd.DataFrame(rows))
     put_footer(figure, material.footer(), 0.5 + 0.45 * len(found))
     said = ", ".join(f"{row['part']} {format_bytes(row['bytes'])}" for row in found[0][2])
-    caption = f"What fills one device, at the longest context that fits: {question(found[0][0])}."
+    where = "the longest context that fits" if found[0][0].fits else "a context that does not fit"
+    caption = f"What fills one device, at {where}: {question(found[0][0])}."
     return Picture("memory", caption, f"Stacked bars. {rows[0]['label']}: {said}.", figure)
 
 

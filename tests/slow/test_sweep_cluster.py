@@ -79,3 +79,4 @@ def test_a_folder_in_use_is_refused(tmp_path: Path, cluster: Any) -> None:
 def test_no_scheduler_is_said(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="no Dask scheduler"):
         run_on_cluster(job(), job().sweep(), tmp_path / "out", "tcp://127.0.0.1:9")
+    assert not (tmp_path / "out").exists()

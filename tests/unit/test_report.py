@@ -16,6 +16,7 @@ import pytest
 import llmcap
 from llmcap.analyses.claims.suite import judge_suite
 from llmcap.analyses.economics import economics
+from llmcap.analyses.sweeps.scenarios import adjusted
 from llmcap.analyses.sweeps.survey import Survey, break_even_grid
 from llmcap.analyses.sweeps.thinning import spread_positions, thinned
 from llmcap.cli.app import run
@@ -460,3 +461,10 @@ def test_sweep_draws_the_figures_asked_for(small: Path, tmp_path: Path, capsys: 
     assert len(rows.read_text().splitlines()) == 1 + 6 * 3
     assert run(["sweep", str(small), "--plot", "cost"]) == 2
     assert "--prices" in capsys.readouterr().err
+
+
+def test_a_scenario_of_which_nothing_fits_says_so() -> None:
+    scenario = adjusted(_scenario("kv-dtypes"), ["users=1e9", "context=4k,256k"], None)
+    text = report_html(scenario_report(Survey(scenario, None), "x"))
+    assert "None of the" in text and "fits device memory" in text
+    assert "context that fits" not in text
