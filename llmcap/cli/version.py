@@ -1,4 +1,4 @@
-"""The version, and in a checkout the commit it was run from."""
+"""The version, and the commit: of the checkout it runs from, or the one its package was built from."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from llmcap import __version__
 
 
 def version_text() -> str:
-    """'llmcap 0.1.0', in a checkout followed by the commit."""
-    commit = _commit(Path(__file__).resolve().parents[2] / ".git")
+    """'llmcap 0.1.0', followed by the commit where it is known."""
+    package = Path(__file__).resolve().parents[1]
+    commit = _commit(package.parent / ".git") or _built_from(package / "shipped" / "COMMIT")
     return f"llmcap {__version__}" + (f" (commit {commit[:12]})" if commit else "")
 
 
@@ -27,6 +28,13 @@ def _commit(git: Path) -> str:
         packed = (git / "packed-refs").read_text(encoding="ascii")
         found = re.search(rf"^([0-9a-f]{{40,64}}) {re.escape(ref)}$", packed, re.MULTILINE)
         return found.group(1) if found else ""
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def _built_from(file: Path) -> str:
+    try:
+        return _hash(file.read_text(encoding="ascii").strip())
     except (OSError, UnicodeDecodeError):
         return ""
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import subprocess
 import sys
 import venv
@@ -56,6 +58,12 @@ def test_it_is_the_wheel_that_runs(installed: Path) -> None:
         cwd="/", capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert Path(where.stdout.strip()).is_relative_to(installed.parents[1])
+
+
+def test_the_version_tells_the_commit(installed: Path) -> None:
+    told = run(installed, "--version")
+    known = (ROOT / ".git").exists() and shutil.which("git") is not None
+    assert re.fullmatch(r"llmcap \S+ \(commit [0-9a-f]{12}\)\n" if known else r"llmcap \S+( \(commit .*\))?\n", told)
 
 
 @pytest.mark.parametrize(
