@@ -218,7 +218,8 @@ def warnings_of(
         if tier["winner"] == "recompute":
             slower = tier["ttft_reload_s"] - tier["recompute_s"]
             said.append(
-                f"reloading {reusable:,} tokens from {name} loses to computing them again by {format_seconds(slower)}"
+                f"reloading {reusable:,} token{'s' * (reusable > 1)} from {name} loses to computing "
+                f"{'them' if reusable > 1 else 'it'} again by {format_seconds(slower)}"
             )
     return said
 

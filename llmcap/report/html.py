@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from functools import cache
 from importlib.resources import files
 from typing import Final
@@ -14,6 +15,7 @@ from markupsafe import Markup
 from llmcap.report.document import Report, Table, table_of
 from llmcap.report.figures.style import inline_svg, styled
 
+_UNSEEN: Final = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u061c\\u200e\\u200f\\u202a-\\u202e\\u2066-\\u2069]")
 #: Head of a column of the table of sources.
 _SOURCES: Final = ("document", "covers", "kind", "source", "date", "note")
 
@@ -51,7 +53,16 @@ def source_tables(report: Report) -> list[Table]:
 @cache
 def _environment() -> Environment:
     loader = DictLoader({"report.html": _part("report.html")})
-    return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True)
+    return Environment(
+        loader=loader, autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True, finalize=_visible
+    )
+
+
+def _visible(value: object) -> object:
+    """Text with its control characters and marks of direction spelled out, so that a name cannot reorder a line."""
+    if type(value) is not str:
+        return value
+    return _UNSEEN.sub(lambda mark: mark[0].encode("unicode_escape").decode("ascii"), value)
 
 
 def _part(name: str) -> str:

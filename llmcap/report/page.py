@@ -174,7 +174,7 @@ def _tiers(answer: Estimate, width: int, ascii_only: bool) -> Group:
     if not answer.fits:
         return _section("What the tiers hold", *body)
     reusable = answer.inputs["cached_tokens"] or answer.inputs["context_tokens"]
-    return _section(f"Reload the KV cache of {reusable:,} tokens, or compute it again?", *body)
+    return _section(f"Reload the KV cache of {words.plural(reusable, 'token')}, or compute it again?", *body)
 
 
 def _tier_columns(answer: Estimate, ascii_only: bool) -> dict[str, list[Text]]:

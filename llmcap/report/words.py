@@ -23,7 +23,8 @@ def question(answer: Estimate) -> str:
     i = answer.inputs
     cached = f", {format_count(i['cached_tokens'])} of them cached" if i["cached_tokens"] else ""
     return (
-        f"{plural(i['users'], 'user')} x {format_count(i['context_tokens'])} tokens in{cached}, "
+        f"{plural(i['users'], 'user')} x {format_count(i['context_tokens'])} "
+        f"token{'' if i['context_tokens'] == 1 else 's'} in{cached}, "
         f"{format_count(i['output_tokens'])} out"
     )
 
@@ -139,7 +140,10 @@ def break_even_sentence(answer: Estimate) -> str:
     value = next((t["break_even_bytes_per_s"] for t in answer.tiers[1:]), None)
     if value is None:
         return ""
-    return f"Break-even: a tier must deliver {format_rate(value, 'B/s')} for reload to beat recompute."
+    said = f"Break-even: a tier must deliver {format_rate(value, 'B/s')} for reload to beat recompute"
+    if any(t["winner"] == RELOAD_LOSES and t["effective_read_bytes_per_s"] > value for t in answer.tiers[1:]):
+        return f"{said}, were there no latency and no fixed cost of the engine."
+    return f"{said}."
 
 
 def decode_facts(answer: Estimate) -> list[tuple[str, str]]:

@@ -468,3 +468,16 @@ def test_a_scenario_of_which_nothing_fits_says_so() -> None:
     text = report_html(scenario_report(Survey(scenario, None), "x"))
     assert "None of the" in text and "fits device memory" in text
     assert "context that fits" not in text
+
+
+def test_marks_of_direction_are_spelled_out() -> None:
+    scenario = _scenario("kv-dtypes").model_copy(update={"name": "<b>a\u202eb</b>\x1b[1m"})
+    text = report_html(scenario_report(Survey(scenario, None, 20, 10), "x"))
+    assert "<title>&lt;b&gt;a\\u202eb&lt;/b&gt;\\x1b[1m" in text
+    assert "\u202e" not in text and "\x1b" not in text
+
+
+def test_a_scenario_without_a_case_has_no_report() -> None:
+    scenario = adjusted(_scenario("kv-dtypes"), [], None).model_copy(update={"where": ("users >= 1000000",)})
+    with pytest.raises(DocumentError, match="leaves no case"):
+        scenario_report(Survey(scenario, None), "x")

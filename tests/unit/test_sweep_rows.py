@@ -240,3 +240,12 @@ def test_the_command_line_changes_a_scenario() -> None:
             adjusted(document, [wrong], None)
     with pytest.raises(OptionError, match=r"[Dd]id you mean"):
         adjusted(document, [], "smal")
+
+
+def test_host_memory_with_its_unit_is_a_number_of_bytes() -> None:
+    fields = {"base": {"model": "llama-3.1-8b", "hardware": "dgx-h100"}, "columns": ("dram", "tier", "users_held")}
+    rows = rows_of(scenario(**fields, axes={"context": ("4k",), "dram": ("1 TB", "2TB")}))
+    assert [row["dram"] for row in rows if row["tier"] == "dram"] == [1e12, 2e12]
+    overrides = {"less": {"dram": "1 TB"}, "as-sold": {"drives": 4}}
+    rows = rows_of(scenario(**fields, overrides=overrides, axes={"context": ("4k",), "override": tuple(overrides)}))
+    assert [row["dram"] for row in rows if row["tier"] == "dram"] == [1e12, None]

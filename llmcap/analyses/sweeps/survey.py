@@ -18,6 +18,7 @@ from llmcap.analyses.setting import Setting
 from llmcap.analyses.sweeps.grid import SESSIONS, Choice, Grid, Part
 from llmcap.analyses.sweeps.sweep import WINNERS, Rows, Sweep
 from llmcap.analyses.sweeps.thinning import thinned
+from llmcap.errors import DocumentError, Problem
 from llmcap.specs.assumptions import Statement
 from llmcap.specs.base import Document
 from llmcap.specs.prices import PriceList
@@ -77,6 +78,10 @@ class Survey:
         for index in range(self.sample.chunks):
             for part in self.sample.parts(self.sample.box(index)):
                 found.setdefault(id(part.setting), part)
+        if not found:
+            raise DocumentError(
+                [Problem(self.scenario.id, None, "where", "leaves no case at all", "relax a condition")]
+            )
         return sorted(found.values(), key=lambda part: not part.setting.calibrated)
 
     @cached_property

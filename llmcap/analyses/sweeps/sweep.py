@@ -126,18 +126,23 @@ class Sweep:
 
     def _fill_setting(self, out: Mapping[str, NDArray[Any]], part: Part, where: Index) -> None:
         inputs = self._inputs[id(part.setting)]
+        varied = _varied(self.grid, part.choice)
+        if "dram" in varied:  # a choice is as it was written, with its unit
+            varied["dram"] = part.setting.options.dram
         for column in self.columns:
             if column.name == "tier":
                 for position in range(len(self.tier_names)):
                     _at(out["tier"], where, position)[...] = position
             elif column.name in inputs:
-                _put(out[column.name], where, self._code(column, _varied(self.grid, part.choice), inputs))
+                _put(out[column.name], where, self._code(column, varied, inputs))
 
     def _code(self, column: Column, varied: Choice, inputs: Mapping[str, Any]) -> float | int:
         value = {**inputs, **varied}[column.name]
         if column.kind == "word":
             return -1 if value is None else column.words.index(str(value))
-        return float(value) if column.kind == "number" else int(value)
+        if column.kind == "number":
+            return np.nan if value is None else float(value)
+        return int(value)
 
     def _tier_positions(self, setting: Setting) -> list[int]:
         return [self.tier_names.index(name) for name in self.grid.tiers_of(setting)]
