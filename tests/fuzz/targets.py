@@ -6,11 +6,13 @@ A target returns True where the input was accepted, False where it was refused w
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import io
 import json
 import math
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable
@@ -35,6 +37,7 @@ from llmcap.units import DIMENSIONS, parse_count, parse_quantity
 
 _MEMORY = "/dev/shm" if os.path.isdir("/dev/shm") else None
 FOLDER: Final = Path(tempfile.mkdtemp(prefix="llmcap-fuzz-", dir=_MEMORY))
+atexit.register(shutil.rmtree, FOLDER, ignore_errors=True)
 KINDS: Final = sorted(registry.KINDS)
 #: A command's longest line of error text, and what a terminal must never receive.
 LONGEST: Final = 2400
