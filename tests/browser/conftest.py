@@ -27,15 +27,21 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     from selenium.webdriver.chrome.options import Options
     from selenium.webdriver.chrome.service import Service
 
-    options = Options()
-    options.binary_location = chromium
-    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('chromium')}"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    try:
-        driver = webdriver.Chrome(service=Service(chromedriver), options=options)
-    except WebDriverException as error:
-        pytest.skip(f"Chromium does not start here: {str(error).splitlines()[0]}")
+    # On a busy machine a first start can fail where the next succeeds; each has a profile of its own.
+    driver, reason = None, ""
+    for _ in range(3):
+        options = Options()
+        options.binary_location = chromium
+        for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('chromium')}"):
+            options.add_argument(flag)
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+        try:
+            driver = webdriver.Chrome(service=Service(chromedriver), options=options)
+            break
+        except WebDriverException as error:
+            reason = str(error).splitlines()[0]
+    if driver is None:
+        pytest.skip(f"Chromium does not start here: {reason}")
     driver.set_script_timeout(120)
     try:
         yield driver
