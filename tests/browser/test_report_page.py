@@ -167,10 +167,15 @@ def test_every_figure_says_what_it_shows(browser: Any, page: str) -> None:
 
 def test_without_scripts_the_page_reads_and_has_no_dead_controls(browser: Any, page: str) -> None:
     from selenium.webdriver.common.by import By
+    from selenium.webdriver.support.ui import WebDriverWait
 
     _open(browser, page, script=False)
     try:
-        assert len(browser.find_elements(By.CSS_SELECTOR, "tbody tr")) > 50
+        # Without scripts the driver does not wait for the page: poll until its rows are there.
+        rows = WebDriverWait(browser, 60).until(
+            lambda b: (found := b.find_elements(By.CSS_SELECTOR, "tbody tr")) and len(found) > 50 and found
+        )
+        assert len(rows) > 50
         assert not browser.find_elements(By.CSS_SELECTOR, "button, input, select")
         assert "Reproduce" in browser.find_element(By.TAG_NAME, "main").text
     finally:
