@@ -13,9 +13,9 @@ from llmcap.analyses.accuracy.engine_fit import SCALARS, Composition, fit, fold,
 from llmcap.analyses.accuracy.engine_recipes import RECIPES, after_one_row, band
 from llmcap.analyses.accuracy.measured import predict, settings_of, shipped_files
 from llmcap.analyses.accuracy.measured_rows import MeasuredRow, measured_row, read_rows
-from llmcap.analyses.accuracy.serving import ServingModel, with_experts
 from llmcap.analyses.accuracy.serving_terms import terms_of
 from llmcap.analyses.options import options_from
+from llmcap.analyses.serving.steady_state import ServingModel, with_experts
 from llmcap.analyses.setting import resolve
 from llmcap.engine import serving
 from llmcap.specs.engine import Engine

@@ -1,1 +1,1 @@
-"""Predictions held against measurements: measured rows, serving under load, fits of kernels and engine profiles."""
+"""Predictions held against measurements: measured rows, fits of kernels and engine profiles."""

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmcap.analyses.accuracy.measured_rows import MeasuredRow, read_rows
-from llmcap.analyses.accuracy.serving import ServingModel
 from llmcap.analyses.options import options_from
+from llmcap.analyses.serving.steady_state import ServingModel
 from llmcap.analyses.setting import Setting, resolve
 from llmcap.errors import DocumentError, OptionError
 from llmcap.specs.assumptions import Scales

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from llmcap.analyses.accuracy.measured import settings_of
 from llmcap.analyses.accuracy.measured_rows import MeasuredRow
-from llmcap.analyses.accuracy.serving import ServingModel
+from llmcap.analyses.serving.steady_state import ServingModel
 from llmcap.analyses.setting import Setting
 from llmcap.analyses.steps import Phase, StepModel, layer_kinds
 from llmcap.engine import serving
