@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any, Final, NoReturn
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from llmcap.errors import LlmcapError, OptionError, did_you_mean, printable
 
@@ -60,8 +60,21 @@ _UsageError: Final[type[Exception]] = typer.BadParameter.__bases__[0]
 _ClickError: Final[type[Exception]] = _UsageError.__bases__[0]
 
 
+class Option(TyperOption):
+    """An option that is converted only when it was given: typer makes a validator for each one that it converts."""
+
+    def process_value(self, ctx: Any, value: Any) -> Any:
+        if value is not None or self.required:
+            return super().process_value(ctx, value)
+        nothing = () if self.multiple else None
+        return nothing if self.callback is None else self.callback(ctx, self, nothing)
+
+
 class Command(TyperCommand):
     """A command whose help groups its options, in plain text: rich would double the time of a cold start."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _converted_when_given(super().get_params(ctx))
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         _write_help(self, ctx, formatter)
@@ -69,6 +82,9 @@ class Command(TyperCommand):
 
 class Group(TyperGroup):
     """A group with plain help."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _converted_when_given(super().get_params(ctx))
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         _write_help(self, ctx, formatter)
@@ -229,6 +245,13 @@ def _single(name: str, function: Any) -> typer.Typer:
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     app.command(name, cls=Command)(function)
     return app
+
+
+def _converted_when_given(parameters: list[Any]) -> list[Any]:
+    for parameter in parameters:
+        if type(parameter) is TyperOption:  # typer has no setting for the class that options are made of
+            parameter.__class__ = Option
+    return parameters
 
 
 def _write_help(command: Any, ctx: Any, formatter: Any) -> None:
