@@ -50,7 +50,7 @@ demo: $(READY)
 	@$(BIN)/llmcap estimate
 
 test: $(READY_DEV)
-	@$(BIN)/python -m pytest -q -n $(WORKERS)
+	@$(BIN)/python -m pytest -q -rs -n $(WORKERS)
 
 lint: $(READY_DEV)
 	@$(BIN)/ruff check .
