@@ -90,6 +90,8 @@ DIMENSIONS: Final[dict[str, _Dimension]] = {
     "per_s": _Dimension(
         {
             **{p + "/s": (f, 1) for p, f in _DECIMAL.items()},
+            "/min": (1, 60),
+            "/h": (1, 3600),
             **{p + gap + "IOPS": (f, 1) for p, f in _DECIMAL.items() for gap in ("", " ")},
         },
         ("/s", "k/s", "M/s"),

@@ -16,6 +16,8 @@ from llmcap.units import QuantityError, format_bytes, parse_count, parse_quantit
 
 DTYPES: tuple[str, ...] = get_args(Dtype)
 KV_POLICIES = ("hybrid", "all-full")
+ARRIVALS = ("together", "closed")
+LENGTHS = ("varied", "equal")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,19 @@ class Options:
     storage_path: str | None = None
     transfer_block: float | None = None
     transfers_in_flight: int | None = None
+    arrivals: str | float | None = None
+    """How requests arrive: None all together, "closed" in a loop, or a rate of Poisson arrivals [1/s]."""
+    lengths: str | None = None
+    draft_tokens: int | None = None
+    acceptance: float | None = None
+    prefill_devices: int | None = None
+
+    def together(self) -> Options:
+        """The same with all users arriving together: what the memory and the steps of a setting depend on."""
+        if self.arrivals is None:
+            return self
+        nothing: dict[str, Any] = dict.fromkeys(LOAD_OPTIONS)
+        return replace(self, **nothing)
 
 
 #: Options that are numbers along the case axis, with their defaults.
@@ -60,6 +75,8 @@ AXES: dict[str, int | str] = {
     "cached_tokens": 0,
     "output_tokens": 1000,
 }
+#: Options of serving in steady state, which `estimate` and sweeps answer.
+LOAD_OPTIONS = ("arrivals", "lengths", "draft_tokens", "acceptance", "prefill_devices")
 #: Options that count things, of the structure.
 _COUNTS = (
     "devices",
@@ -73,9 +90,11 @@ _COUNTS = (
     "expanders",
     "nics",
     "transfers_in_flight",
+    "draft_tokens",
+    "prefill_devices",
 )
 #: Beyond these a question is a slip of the pen, and tokens could no longer be counted exactly or in time.
-_LARGEST = dict.fromkeys(("users", "context", "cached_tokens", "output_tokens"), 10**9)
+_LARGEST = {**dict.fromkeys(("users", "context", "cached_tokens", "output_tokens"), 10**9), "draft_tokens": 64}
 _DTYPE_OPTIONS = ("weight_dtype", "activation_dtype", "kv_dtype", "attention_dtype")
 _ALIASES = {"context_tokens": "context", "isl": "context", "osl": "output_tokens", "tier": "tiers"}
 
@@ -125,8 +144,15 @@ def count(name: str, value: object, minimum: int = 1) -> int:
     return number
 
 
-def options_from(given: Mapping[str, Any]) -> Options:
+def options_from(given: Mapping[str, Any], *, under_load: bool = False) -> Options:
     """Check the structural options given and lay them over the defaults.
+
+    Parameters
+    ----------
+    given : mapping
+        Option names to values, text or numbers.
+    under_load : bool
+        Whether the question can be asked of requests that come and go.
 
     Raises
     ------
@@ -140,7 +166,17 @@ def options_from(given: Mapping[str, Any]) -> Options:
             raise OptionError(option_name(name), "no such option", did_you_mean(name, known_options()))
         if value is None or (isinstance(value, str) and not value.strip()):
             continue
-        if name in _COUNTS:
+        if name in LOAD_OPTIONS and not under_load:
+            raise OptionError(
+                option_name(name), "is a matter of `estimate` and of sweeps", "leave it out here, or ask there"
+            )
+        if name == "arrivals":
+            clean[name] = _arrivals(value)
+        elif name == "acceptance":
+            clean[name] = _fraction(name, value)
+        elif name == "lengths":
+            clean[name] = _choice(name, str(value), LENGTHS)
+        elif name in _COUNTS:
             clean[name] = count(name, value)
         elif name in _DTYPE_OPTIONS:
             clean[name] = _choice(name, str(value), DTYPES)
@@ -156,7 +192,58 @@ def options_from(given: Mapping[str, Any]) -> Options:
             clean[name] = value.strip()
         else:
             raise OptionError(option_name(name), f"'{printable(value)}' is not a name", "give an id or a path")
-    return replace(Options(), **clean)
+    options = replace(Options(), **clean)
+    _check_load(options)
+    return options
+
+
+def _check_load(options: Options) -> None:
+    """Options of a load that only mean something together."""
+    if options.arrivals is None:
+        for name in LOAD_OPTIONS:
+            if getattr(options, name) is not None:
+                raise OptionError(
+                    option_name(name), "is about requests that come and go",
+                    "add --arrivals closed, or a rate such as --arrivals 2/s",
+                )  # fmt: skip
+    elif options.draft_tokens is None and options.acceptance is not None:
+        raise OptionError(
+            "--acceptance", "is of drafted tokens, and none are drafted", "add --draft-tokens, or leave it"
+        )
+    elif options.draft_tokens is not None and options.acceptance is None:
+        raise OptionError(
+            "--acceptance", "is needed with --draft-tokens",
+            "give the chance that a drafted token is accepted; DeepSeek-V3 reports 0.85 to 0.9 for one token",
+        )  # fmt: skip
+    if options.lengths is not None and not isinstance(options.arrivals, str):
+        raise OptionError(
+            "--lengths", "tells apart how clients of a closed loop keep in step", "leave it out with a rate"
+        )
+
+
+def _arrivals(value: object) -> str | float | None:
+    """None for together, "closed", or a rate. [1/s]"""
+    if isinstance(value, float | int) and not isinstance(value, bool):
+        raise OptionError("--arrivals", f"'{printable(value)}' has no unit", f"write '{value:g}/s' if that is meant")
+    plain = str(value).strip().lower()
+    if plain in ARRIVALS:
+        return None if plain == "together" else plain
+    try:
+        return parse_quantity(plain, "per_s")
+    except QuantityError as error:
+        if not any(ch.isdigit() for ch in plain):
+            raise OptionError(
+                "--arrivals", f"unknown arrivals '{printable(value, 40)}'",
+                f"{did_you_mean(plain, ARRIVALS)} One of {', '.join(ARRIVALS)}, or a rate such as 2/s".strip(),
+            ) from None  # fmt: skip
+        raise OptionError("--arrivals", error.message, error.hint.replace("3.3 M/s", "2/s")) from None
+
+
+def _fraction(name: str, value: object) -> float:
+    try:
+        return parse_quantity(str(value), "fraction")
+    except QuantityError as error:
+        raise OptionError(option_name(name), error.message, error.hint) from None
 
 
 def _choice(name: str, value: str, choices: tuple[str, ...]) -> str:

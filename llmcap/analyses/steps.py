@@ -338,15 +338,18 @@ class StepModel:
         """lm_head for m tokens: the last thing before sampling."""
         return self.gemm(self.setting.operators.head, m)
 
-    def decode_attention(self, op: Attention, m: Value, context: Value, steps: Value) -> Cost:
-        """All layers of one attention work for m sequences, averaged over `steps` steps after `context` tokens."""
+    def decode_attention(self, op: Attention, m: Value, context: Value, steps: Value, queries: float = 1.0) -> Cost:
+        """All layers of one attention work for m sequences, averaged over `steps` steps after `context` tokens.
+
+        `queries` new tokens of a sequence share one reading of its cache (a step that verifies drafted tokens).
+        """
         work = op.work
         slots = attended_slots(work, steps, context) / steps
         cp = self.setting.parallelism.cp
         dims = (work.decode_qk_dim or work.qk_dim) + (
             work.decode_v_dim if work.decode_v_dim is not None else work.v_dim
         )
-        flop = m * slots * (2.0 * dims * op.heads / cp)
+        flop = m * slots * (queries * 2.0 * dims * op.heads / cp)
         moved = m * slots * (op.slot_bytes / cp)
         params = None
         if self.setting.calibrated:

@@ -7,6 +7,7 @@ full step, P1 prefill of one prompt alone (host overheads included), o output to
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from llmcap.engine.cost import Value
 
 Array = NDArray[np.float64]
+_HALVINGS: Final = 48
 
 
 def admitted(clients: Value, held: Value) -> tuple[Array, Array]:
@@ -147,6 +149,33 @@ def throughput(running: Value, decode: Value, prefill: Value, output: Value) -> 
     return np.asarray(running * output / np.maximum(output * decode + running * prefill, 1e-300))
 
 
+def completed(running: Value, stay: Value, decode: Value, prefill: Value, output: Value) -> Array:
+    """Requests a second of a replica whose `running` slots are never empty.
+
+    Parameters
+    ----------
+    running : float or ndarray
+        B, sequences that run at once. [1]
+    stay : float or ndarray
+        From the start of a request's prefill to its last token. [s]
+    decode, prefill, output : float or ndarray
+        D, P and o.
+
+    Returns
+    -------
+    ndarray
+        B / max(stay, o D + B P): what Little's law makes of the stay, and no more than the steps have time for. [1/s]
+
+    Examples
+    --------
+    10 sequences that stay 2 s each; steps of 10 ms for 100 tokens and 50 ms of prefill would take 1.5 s.
+
+    >>> float(completed(10, 2.0, 0.01, 0.05, 100))
+    5.0
+    """
+    return np.asarray(running / np.maximum(np.maximum(stay, output * decode + running * prefill), 1e-300))
+
+
 def static_batch(batch: Value, prefill_all: Value, decode: Value, output: Value) -> Array:
     """Output tokens a second of one batch that starts and ends together: B o / (prefill + (o - 1) D). [tokens/s]
 
@@ -158,52 +187,77 @@ def static_batch(batch: Value, prefill_all: Value, decode: Value, output: Value)
     return np.asarray(batch * output / (prefill_all + np.maximum(output - 1.0, 0.0) * decode))
 
 
-def poisson_running(rate: Value, decode: Callable[[Array], Value], prefill: Value, output: Value, most: float) -> Array:
-    """Mean sequences that run under Poisson arrivals, by Little's law.
+def running_at(rate: Value, stay: Callable[[Array], Value], most: Value) -> Array:
+    """Mean sequences that run when requests arrive at a rate, by Little's law.
 
     Parameters
     ----------
     rate : float or ndarray
         Requests a second on one replica. [1/s]
-    decode : callable
-        D for a number of running sequences, rising and slower than linearly. [s]
-    prefill, output : float or ndarray
-        P and o.
-    most : float
-        Sequences the replica can run.
+    stay : callable
+        Time that a request spends running when B sequences run; rises, slower than linearly. [s]
+    most : float or ndarray
+        Sequences that the replica can run.
 
     Returns
     -------
     ndarray
-        B = rate o (D(B) + rate P D(B) ...) solved: B = rate o D(B) / (1 - rate P); `inf` where no B up to `most` keeps
-        up. [1]
+        B = rate stay(B), at most `most`. [1]
 
     Notes
     -----
-    Prefill takes the share rate P of the engine's time, so a decode step takes D / (1 - rate P) on the wall clock.
-    Bisection on B - rate o D(B) / (1 - rate P), which rises once B has passed the solution.
+    Bisection on B - rate stay(B), which is negative below the solution and positive above it, since stay is concave and
+    not zero at B = 0. Fluctuations around the mean are left out (mean field): stay varies little over them.
 
     Examples
     --------
-    D of 10 ms whatever the batch, 2 requests a second of 100 tokens, no prefill: 2 sequences run.
+    1 s whatever the others, 2 requests a second: 2 sequences run.
 
-    >>> round(float(poisson_running(2.0, lambda b: 0.01 + 0.0 * b, 0.0, 100.0, 512)), 6)
+    >>> round(float(running_at(2.0, lambda b: 1.0 + 0.0 * b, 512.0)), 6)
     2.0
     """
-    rate = np.asarray(rate, dtype=np.float64)
-    free = 1.0 - rate * prefill
-    safe = np.maximum(free, 1e-12)
-    low, high = np.zeros_like(rate), np.full_like(rate, most)
-
-    def lacking(b: Array) -> Array:
-        return np.asarray(rate * output * decode(np.maximum(b, 1.0)) / safe - b)
-
-    keeps_up = (free > 0.0) & (lacking(high) <= 0.0)
-    for _ in range(60):
+    rate, most = np.asarray(rate, dtype=np.float64), np.asarray(most, dtype=np.float64)
+    shape = np.broadcast_shapes(rate.shape, most.shape, np.shape(stay(np.broadcast_to(most, rate.shape))))
+    low, high = np.zeros(shape), np.array(np.broadcast_to(most, shape))
+    for _ in range(_HALVINGS):
         middle = (low + high) / 2.0
-        more = lacking(middle) > 0.0
+        more = rate * stay(middle) > middle
         low, high = np.where(more, middle, low), np.where(more, high, middle)
-    return np.asarray(np.where(keeps_up, high, np.inf))
+    return (low + high) / 2.0
+
+
+def rate_of_clients(clients: Value, cycle: Callable[[Array], Value], most: Value) -> Array:
+    """Requests a second of a closed loop, by Little's law: X = c / cycle(X).
+
+    Parameters
+    ----------
+    clients : float or ndarray
+        c. [1]
+    cycle : callable
+        Time from sending a request to its last token when X requests a second arrive; never falls. [s]
+    most : float or ndarray
+        Rate at which the system saturates. [1/s]
+
+    Returns
+    -------
+    ndarray
+        [1/s]
+
+    Examples
+    --------
+    8 clients, 2 s each: 4 requests a second.
+
+    >>> round(float(rate_of_clients(8, lambda x: 2.0 + 0.0 * x, 100.0)), 6)
+    4.0
+    """
+    clients = np.asarray(clients, dtype=np.float64)
+    shape = np.broadcast_shapes(clients.shape, np.shape(most))
+    low, high = np.zeros(shape), np.array(np.broadcast_to(most, shape), dtype=np.float64)
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2.0
+        more = middle * cycle(middle) < clients
+        low, high = np.where(more, middle, low), np.where(more, high, middle)
+    return (low + high) / 2.0
 
 
 def tokens_per_step(acceptance: Value, drafted: int) -> Array:

@@ -69,18 +69,25 @@ def test_throughput_is_what_a_loop_over_requests_gives() -> None:
 
 
 @pytest.mark.parametrize("rate", [0.1, 1.0, 4.0])
-def test_poisson_arrivals_obey_littles_law(rate: float) -> None:
-    def decode(b: np.ndarray) -> np.ndarray:
-        return 0.01 + 0.0002 * b
+def test_sequences_that_run_obey_littles_law(rate: float) -> None:
+    def stay(b: np.ndarray) -> np.ndarray:
+        return 1.5 + 0.03 * b + 0.0 * rate
 
-    prefill, output = 0.05, 150.0
-    b = float(serving.poisson_running(rate, decode, prefill, output, 1000.0))
-    step = float(decode(np.array(b if b > 1 else 1.0))) / (1.0 - rate * prefill)
-    assert b == pytest.approx(rate * output * step, rel=1e-6)
+    b = float(serving.running_at(rate, stay, 1000.0))
+    assert b == pytest.approx(rate * 1.5 / (1.0 - 0.03 * rate), rel=1e-9)
 
 
-def test_poisson_arrivals_that_prefill_cannot_keep_up_with() -> None:
-    assert math.isinf(float(serving.poisson_running(30.0, lambda b: 0.01 + 0.0 * b, 0.05, 100.0, 512.0)))
+def test_no_more_run_than_there_are_slots() -> None:
+    assert float(serving.running_at(30.0, lambda b: 1.0 + 0.05 * b, 512.0)) == pytest.approx(512.0)
+
+
+def test_a_closed_loop_ends_in_its_saturation() -> None:
+    # A cycle that grows without bound as 10 requests a second come near: X = c (1 - X / 10), X = 10 c / (10 + c).
+    def cycle(x: np.ndarray) -> np.ndarray:
+        return 1.0 / (1.0 - x / 10.0 + 1e-15)
+
+    c = np.array([1.0, 10.0, 1e6])
+    assert serving.rate_of_clients(c, cycle, 10.0) == pytest.approx(10.0 * c / (10.0 + c))
 
 
 @pytest.mark.parametrize("drafted", [1, 2, 4])

@@ -132,13 +132,18 @@ class Composition:
             slot=np.where(self.fixed, q("fixed.slot"), 0.0),
             running_steps=q("running_steps"), dispatch=1e-6 * q("dispatch"), waiting=WAITING,
         )  # fmt: skip
+        after = np.maximum(self.output - 1.0, 0.0) * tpot
+        stay = ttft - WAITING * t.excess * self.output * tpot + after
+        loop = t.dp * self.output * serving.completed(t.each, stay, decode, shared, self.output)
         tpot = np.where(self.batch, decode, tpot)
         ttft = np.where(self.batch, alone, ttft)
         running = t.each * t.dp
         scale = np.where(self.saturated, q("saturated_rate"), 1.0)
         rate = np.where(
             self.batch, serving.static_batch(running, alone, decode, self.output),
-            scale * t.dp * serving.throughput(t.each, decode, shared, self.output),
+            np.where(
+                self.saturated, scale * t.dp * serving.throughput(t.each, decode, shared, self.output), loop
+            ),
         )  # fmt: skip
         found = np.where(self.metric == "tpot_s", tpot, np.where(self.metric == "ttft_s", ttft, rate))
         found = np.where(self.metric == "total_tok_per_s", rate * (self.prompt + self.output) / self.output, found)

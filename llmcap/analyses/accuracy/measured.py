@@ -97,7 +97,7 @@ def predict(
             if scales is not None:
                 scaled = setting.assumptions.model_copy(update={"scales": scales})
                 setting = replace(setting, assumptions=scaled)
-            model = ServingModel.of(setting)
+            model = ServingModel.of(setting, took_place=True)
         except (OptionError, DocumentError) as error:
             reason = error.message.split("\n")[0][:120]
             skipped[reason] = skipped.get(reason, 0) + len(members)

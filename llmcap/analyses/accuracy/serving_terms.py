@@ -102,7 +102,7 @@ def neutral(setting: Setting) -> Setting:
 
 
 def _group(setting: Setting, rows: list[MeasuredRow]) -> Terms:
-    model = ServingModel.of(neutral(setting))
+    model = ServingModel.of(neutral(setting), took_place=True)
     steps, p = model.steps, setting.parallelism
     n, k, o, c = (np.array([getattr(r, name) for r in rows]) for name in ("isl", "cached", "osl", "concurrency"))
     k = np.minimum(k, n - 1.0)

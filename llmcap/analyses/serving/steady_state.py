@@ -1,7 +1,7 @@
-"""Serving under load: what a mean request sees when c clients keep an engine busy.
+"""Serving under load: what a mean request sees when others come and go.
 
-`Evaluator` answers for users who arrive together; here they come and go, prefill and decode share the steps, and the
-cache pool decides how many run.
+`Evaluator` answers for users who arrive together; here prefill and decode of different requests share the steps, and
+the cache pool decides how many run. One replica is looked at; data-parallel ones share the load evenly.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from llmcap.analyses.memory import MemoryModel
+from llmcap.analyses.serving.speculation import Draft
 from llmcap.analyses.setting import Setting
 from llmcap.analyses.steps import StepModel
-from llmcap.engine import serving
-from llmcap.engine.cost import Value
+from llmcap.engine import queueing, serving
+from llmcap.engine.cost import Cost, Value
 from llmcap.engine.memory import cache_pool
+from llmcap.engine.queueing import Moments
 from llmcap.errors import OptionError
 from llmcap.specs.engine import ExpertKernels, FamilyKernels, Serving
 
@@ -25,7 +27,7 @@ Array = NDArray[np.float64]
 LoadKind = Literal["spread", "fixed"]
 
 SMALLEST_POOL: Final = 0.05
-"""Share of device memory that a pool is never taken to fall below: such runs took place."""
+"""Share of device memory that a pool is never taken to fall below where a run took place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +38,12 @@ class ServingModel:
     steps: StepModel
     memory: MemoryModel
     engine: Serving
+    draft: Draft | None = None
+    took_place: bool = False
+    """Whether the cases are runs that took place, so that memory which seems short by a little was not."""
 
     @classmethod
-    def of(cls, setting: Setting) -> ServingModel:
+    def of(cls, setting: Setting, *, took_place: bool = False) -> ServingModel:
         """The load model of a setting's engine.
 
         Raises
@@ -52,38 +57,90 @@ class ServingModel:
                 f"the profile '{setting.engine.id}' has no 'serving' section",
                 "use one that has, for example vllm",
             )
-        return cls(setting, StepModel(setting), MemoryModel.of(setting), setting.engine.serving)
+        draft = None if setting.options.draft_tokens is None else Draft.of(setting)
+        return cls(setting, StepModel(setting), MemoryModel.of(setting), setting.engine.serving, draft, took_place)
+
+    # -- memory ----------------------------------------------------------------------------------------------------
+
+    @property
+    def pool(self) -> float:
+        """Left for caches on one device, negative when weights alone do not fit. [B]"""
+        engine = self.setting.engine
+        capacity = self.setting.machine.device.memory.capacity
+        share = max(engine.memory_share, self.engine.memory_share)
+        weights = self.memory.weights_per_device + (0.0 if self.draft is None else self.draft.weights_per_device)
+        pool = float(cache_pool(capacity, share, engine.memory_fixed, weights, self.memory.work_space))
+        return max(pool, SMALLEST_POOL * capacity) if self.took_place else pool
+
+    def reserved(self, tokens: Value) -> Array:
+        """Cache of one sequence of `tokens` tokens on each device of its replica. [B]"""
+        p = self.setting.parallelism
+        one = self.memory.reserved_per_user(tokens)
+        if self.draft is not None:
+            one = one + self.draft.memory.reserved_per_user(tokens)
+        return np.asarray(one / (p.tp * p.pp * p.cp))
 
     def held(self, context: Array, output: Array) -> Array:
         """Sequences that the cache pools of all replicas hold, by the length the engine admits them with."""
         tokens: Value = context + output * (0.5 if self.engine.admission == "mean" else 1.0)
-        engine, p = self.setting.engine, self.setting.parallelism
-        capacity = self.setting.machine.device.memory.capacity
-        share = max(engine.memory_share, self.engine.memory_share)
-        pool = cache_pool(capacity, share, engine.memory_fixed, self.memory.weights_per_device, self.memory.work_space)
-        pool = np.maximum(pool, SMALLEST_POOL * capacity)
-        one = self.memory.reserved_per_user(tokens) / (p.tp * p.pp * p.cp)
-        return np.asarray(np.minimum(pool / np.maximum(one, 1e-300), self.engine.most_sequences) * p.dp)
+        pool = max(self.pool, 0.0)
+        one = self.reserved(tokens)
+        held = np.minimum(pool / np.maximum(one, 1e-300), self.engine.most_sequences)
+        return np.asarray(held * self.setting.parallelism.dp)
+
+    def fits(self, context: Array, output: Array) -> NDArray[np.bool_]:
+        """Whether each replica holds one sequence at its full length."""
+        return np.asarray(self.reserved(context + output) <= self.pool)
+
+    def admitted(self, clients: Array, context: Array, output: Array) -> tuple[Array, Array]:
+        """Clients that run, and how many more wait for each that runs."""
+        held = self.held(context, output)
+        if self.took_place:
+            return serving.admitted(clients, held)
+        # What is held on average may be a fraction; one sequence at least runs where one fits.
+        running = np.minimum(clients, np.maximum(held, 1.0))
+        return running, clients / running - 1.0
+
+    # -- work ------------------------------------------------------------------------------------------------------
 
     def ahead(self, running: Array, each: Array) -> Array:
         """Other clients whose prefill delays a request: replicas that share experts step together."""
         together = any(op.pool > 1 for op in self.setting.operators.experts)
         return np.maximum((running if together else each) - 1.0, 0.0)
 
+    def decode_cost(self, each: Value, context: Value, output: Value) -> Cost:
+        """Per token of a sequence while `each` of them run on a replica: a step over the tokens that it yields."""
+        if self.draft is None:
+            return self.steps.decode(each, context, output)
+        return self.draft.decode(self.steps, each, context, output)
+
+    def decode(self, each: Value, context: Value, output: Value) -> Array:
+        """Time of `decode_cost`. [s]"""
+        return np.asarray(self.decode_cost(each, context, output).serial)
+
     def prefill_alone(self, new: Array, cached: Array) -> Array:
         """Prefill of one prompt with nothing else to do, host overheads included. [s]"""
         return np.asarray(self.steps.prefill(np.ones_like(new), new, cached).serial)
 
-    def prefill_shared(self, new: Array, cached: Array) -> Array:
-        """Prefill work that one prompt adds to full steps, without host overheads. [s]"""
+    def prefill_shared_cost(self, new: Array, cached: Array) -> Cost:
+        """Prefill work that one prompt adds to full steps, without host overheads.
+
+        Pipeline stages work on different prompts: one prompt keeps each of them busy for its share.
+        """
         setting, steps = self.setting, self.steps
         chunk = float(setting.chunk_tokens)
-        full = steps.tokens(chunk / setting.parallelism.cp, 1.0, "prefill").serial - steps.overhead("prefill").serial
+        step, host = steps.tokens(chunk / setting.parallelism.cp, 1.0, "prefill"), steps.overhead("prefill")
         share = new / chunk
-        total = full * share
+        total = replace(step, overhead=step.overhead - host.overhead) * share
         for op in setting.operators.attention:
-            total = total + steps.prefill_attention(op, np.ones_like(new), new, cached, share).serial
-        return np.asarray(total * setting.assumptions.scales.prefill)
+            total = total + steps.prefill_attention(op, np.ones_like(new), new, cached, share)
+        return total * (setting.assumptions.scales.prefill / setting.parallelism.pp)
+
+    def prefill_shared(self, new: Array, cached: Array) -> Array:
+        """Time of `prefill_shared_cost`. [s]"""
+        return np.asarray(self.prefill_shared_cost(new, cached).serial)
+
+    # -- load ------------------------------------------------------------------------------------------------------
 
     def closed_loop(
         self, clients: ArrayLike, context: ArrayLike, cached: ArrayLike, output: ArrayLike, load: LoadKind = "spread"
@@ -100,14 +157,15 @@ class ServingModel:
         Returns
         -------
         dict
-            tpot_s, ttft_s [s], output_tok_per_s, running (sequences that run at once).
+            tpot_s, ttft_s, queue_s (the part of ttft_s before a slot is free) [s], output_tok_per_s, running
+            (sequences that run at once), waiting.
         """
         c, n, k, o = (np.asarray(v, dtype=np.float64) for v in np.broadcast_arrays(clients, context, cached, output))
         dp = self.setting.parallelism.dp
         way = getattr(self.engine, load)
-        running, excess = serving.admitted(c, self.held(n, o))
+        running, excess = self.admitted(c, n, o)
         each = np.maximum(running / dp, 1.0)
-        decode = np.asarray(self.steps.decode(each, n, o).serial)
+        decode = self.decode(each, n, o)
         shared = self.prefill_shared(n - k, k)
         tpot = serving.time_per_output_token(decode, shared, each, o, way.interleave)
         ttft = serving.time_to_first_token(
@@ -115,8 +173,78 @@ class ServingModel:
             ahead=self.ahead(running, each), own=np.where(c > dp, way.own, 1.0), burst=way.burst, slot=way.slot,
             running_steps=self.engine.running_steps, dispatch=self.engine.dispatch, waiting=self.engine.waiting,
         )  # fmt: skip
-        rate = dp * serving.throughput(each, decode, shared, o)
-        return {"tpot_s": tpot, "ttft_s": ttft, "output_tok_per_s": rate, "running": running}
+        queue = self.engine.waiting * excess * o * tpot
+        stay = ttft - queue + np.maximum(o - 1.0, 0.0) * tpot
+        busiest = np.minimum(running, dp)  # replicas with anything to do
+        rate = busiest * serving.completed(running / busiest, stay, decode, shared, o)
+        return {
+            "tpot_s": tpot, "ttft_s": ttft, "queue_s": queue, "output_tok_per_s": rate * o, "running": running,
+            "waiting": c - running,
+        }  # fmt: skip
+
+    def poisson(
+        self, rate: ArrayLike, context: ArrayLike, cached: ArrayLike, output: ArrayLike
+    ) -> dict[str, Array | Moments]:
+        """What a mean request sees when requests arrive at random.
+
+        Parameters
+        ----------
+        rate : array_like
+            Over all replicas. [1/s]
+        context, cached, output : array_like
+            Tokens of each request.
+
+        Returns
+        -------
+        dict
+            tpot_s, ttft_s [s], queue (Moments of the waiting in it), running, waiting; NaN at and above saturation.
+
+        Notes
+        -----
+        Of each replica with arrivals x, B sequences running: TPOT = D(B) + i B P / o, where a request meets B others
+        (arrivals see time averages); a request stays for its own prefill, the steps in progress and its decode, which
+        gives B by Little's law. Before its prefill it waits for those in front (M/D/1 on P) and for a slot of the pool
+        (M/D/m on the stay).
+        """
+        x, n, k, o = (np.asarray(v, dtype=np.float64) for v in np.broadcast_arrays(rate, context, cached, output))
+        dp = self.setting.parallelism.dp
+        most = self.saturated(n, k, o)["output_tok_per_s"] / o / dp
+        own = x / dp
+        alone, shared = self.prefill_alone(n - k, k), self.prefill_shared(n - k, k)
+        interleave = self.engine.spread.interleave
+        slots = np.maximum(self.held(n, o) / dp, 1.0)
+        mixed_steps = np.ceil((n - k) / self.setting.chunk_tokens)
+
+        def times(b: Array) -> tuple[Array, Array, Array]:
+            decode = self.decode(np.maximum(b, 1.0), n, o)
+            tpot = serving.time_per_output_token(decode, shared, b + 1.0, o, interleave)
+            first = (
+                alone + mixed_steps * np.minimum(b, 1.0) * self.attention_of(np.maximum(b, 1.0), n, o)
+                + self.engine.running_steps * tpot * np.minimum(b, 1.0)
+                + self.engine.dispatch * np.sqrt(np.maximum(b, 1.0))
+            )  # fmt: skip
+            stay = np.maximum(first + np.maximum(o - 1.0, 0.0) * tpot, o * decode + b * shared)
+            return tpot, first, stay
+
+        running = serving.running_at(own, lambda b: times(b)[2], slots)
+        tpot, first, stay = times(running)
+        together = any(op.pool > 1 for op in self.setting.operators.experts)
+        queue = queueing.delay(x if together else own, shared) + queueing.slot_delay(stay, slots, own / most)
+        gap = np.where(own < most, 0.0, np.nan)
+        return {
+            "tpot_s": tpot + gap, "ttft_s": first + queue.mean + gap,
+            "queue": Moments(queue.mean + gap, queue.variance),
+            "running": x * stay + gap, "waiting": x * queue.mean + gap,
+        }  # fmt: skip
+
+    def attention_of(self, each: Value, context: Value, output: Value) -> Array:
+        """Decode attention of `each` sequences, which a step that also prefills still has to do. [s]"""
+        m, after = np.maximum(each / self.setting.parallelism.pp, 1.0), np.maximum(output - 1.0, 1.0)
+        total: Value = 0.0
+        for op in self.setting.operators.attention:
+            cost = self.steps.decode_attention(op, m, context, after)
+            total = total + cost.serial - cost.overhead
+        return np.asarray(total * self.setting.assumptions.scales.decode)
 
     def batch(self, size: ArrayLike, context: ArrayLike, cached: ArrayLike, output: ArrayLike) -> dict[str, Array]:
         """One static batch: prefill of all prompts, then decode of all; in rounds when the pool holds fewer.
@@ -152,7 +280,7 @@ class ServingModel:
         running = np.maximum(self.held(n, o), dp)
         each = running / dp
         busy = self._saturated()
-        decode = np.asarray(busy.steps.decode(each, n, o).serial)
+        decode = busy.decode(each, n, o)
         shared = busy.prefill_shared(n - k, k)
         rate = dp * self.engine.saturated_rate
         return {
@@ -168,7 +296,7 @@ class ServingModel:
         if factor == 1.0:
             return self
         setting = with_experts(self.setting, factor)
-        return ServingModel(setting, StepModel(setting), self.memory, self.engine)
+        return replace(self, setting=setting, steps=StepModel(setting))
 
 
 def with_experts(setting: Setting, factor: float) -> Setting:
