@@ -68,6 +68,8 @@ class Cases:
     """Prefill of the new tokens on top of the prefix. [s]"""
     moved: Array
     """Bytes that a reload of the prefix moves. [B]"""
+    copies: dict[str, Array]
+    """Stored over logical bytes, with latents stored once and per rank; absent where nothing is copied. [1]"""
 
     def nan_unless_fits(self, value: Value) -> Value:
         return value if self.gap is None else value + self.gap

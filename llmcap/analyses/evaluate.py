@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,6 +21,7 @@ from llmcap.analyses.steps import StepModel
 from llmcap.analyses.tiers import TierModel, TierRates
 from llmcap.engine.cost import Cost, Value
 from llmcap.engine.memory import sequences_held
+from llmcap.specs.engine import Copies
 
 Array = NDArray[np.float64]
 
@@ -117,6 +118,10 @@ class Evaluator:
             "new": new,
             "moved": self.memory.moved_per_user(prefix),
         }
+        for kept in get_args(Copies):
+            copies = self.memory.copies_kept(tokens, kept)
+            if isinstance(copies, np.ndarray):
+                values[f"copies {kept}"] = copies
         chunked = self.tiers.chunked
         if chunked is not None:
             one, launch = chunked.prompt(c - k, k, prefill_fields(wanted))
@@ -156,7 +161,8 @@ class Evaluator:
         rest: Value = 0.0
         if lengths.any_cached:
             recompute, rest = self._reuse(lengths, fullest)
-        cases = Cases(u, c, k, o, results, {}, fits, gap, prefix, new, recompute, rest, values["moved"])
+        copies = lengths.terms("copies")
+        cases = Cases(u, c, k, o, results, {}, fits, gap, prefix, new, recompute, rest, values["moved"], copies)
         results.update(self._time_columns(cases, cost, decode, prefill, tpot, wanted))
         if with_phases:
             cases.phases.update(self._phases(cases, prefill, tpot))
@@ -180,6 +186,7 @@ class Evaluator:
         """
         model, machine = self.tiers, self.setting.machine
         per_user = cases.results["kv_bytes_per_user"]
+        stored = {k: per_user * cases.copies[k] if k in cases.copies else per_user for k in get_args(Copies)}
         hbm_capacity = machine.device.memory.capacity * machine.devices
         recompute = cases.nan_unless_fits(cases.recompute)
         hbm_rate = machine.device.memory.bandwidth * machine.devices
@@ -202,7 +209,7 @@ class Evaluator:
                     shared[key] = columns
             found[tier.name] = columns | {
                 "capacity_bytes": tier.capacity,
-                "users_held": np.floor(tier.capacity / np.maximum(per_user, 1e-300)),
+                "users_held": np.floor(tier.capacity / np.maximum(stored[tier.kept], 1e-300)),
             }
         for columns in found.values():
             columns["recompute_s"] = recompute

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from llmcap.analyses.copies import state_structure
 from llmcap.analyses.setting import Setting
 from llmcap.arch.parameters import weight_bytes, weight_bytes_per_device
-from llmcap.arch.parts import LayerPart
-from llmcap.arch.state import bytes_per_token, reserved_bytes, state_bytes
+from llmcap.arch.state import bytes_per_token, copies_kept, reserved_bytes, state_bytes
 from llmcap.arch.structure import Parallelism, Structure
 from llmcap.engine.cost import Value
 from llmcap.engine.memory import cache_pool, sequences_held
+from llmcap.specs.engine import Copies
 
 Array = NDArray[np.float64]
 
@@ -29,13 +30,7 @@ class MemoryModel:
     @classmethod
     def of(cls, setting: Setting) -> MemoryModel:
         """The memory of a setting, with the deviations of its assumption set applied to the state."""
-        d = setting.assumptions.deviations
-        if d.kv_heads is None and not d.state_of_full_layers_only:
-            return cls(setting, setting.structure)
-        mixers = tuple(
-            (_deviating(part, d.kv_heads, d.state_of_full_layers_only), n) for part, n in setting.structure.mixers
-        )
-        return cls(setting, replace(setting.structure, mixers=mixers))
+        return cls(setting, state_structure(setting.structure, setting.assumptions.deviations))
 
     @property
     def weights(self) -> float:
@@ -94,6 +89,14 @@ class MemoryModel:
         one = float(self._reserved(tokens, Parallelism()))
         return float(self._reserved(tokens, Parallelism(tp=self.setting.parallelism.tp))) / one if one else 1.0
 
+    def copies_kept(self, tokens: Value, latent: Copies) -> Value:
+        """Bytes that a tier stores of `tokens` tokens, with latents once or per rank, over the logical bytes. [1]"""
+        tp = self.setting.parallelism.tp
+        if tp == 1 or self.setting.assumptions.ideal_transfers:
+            return 1.0
+        found = copies_kept(self.structure, tokens, self.setting.kv_dtype, tp, latent_once=latent == "once")
+        return 1.0 if np.all(found == 1.0) else found
+
     def users_held(self, tokens: Value) -> Array:
         """Users of `tokens` tokens whose caches device memory holds, all replicas."""
         p = self.setting.parallelism
@@ -105,10 +108,3 @@ class MemoryModel:
             self.structure, tokens, self.setting.kv_dtype, p,
             policy=self.setting.options.kv_policy, block=self.setting.engine.kv_block,
         )  # fmt: skip
-
-
-def _deviating(part: LayerPart, kv_heads: int | None, full_only: bool) -> LayerPart:
-    states = tuple(s for s in part.states if not (full_only and s.cap is not None))
-    if kv_heads is not None:
-        states = tuple(replace(s, elements=s.elements // s.units * kv_heads, units=kv_heads) for s in states)
-    return replace(part, states=states)

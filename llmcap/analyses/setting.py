@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, replace
 
+from llmcap.analyses.copies import note_copies, read_by_ranks
 from llmcap.analyses.machine import Machine, compose
 from llmcap.analyses.options import Options
 from llmcap.arch.dtypes import NARROW, WEIGHT_ONLY, WIDE
@@ -115,7 +116,10 @@ def _resolve(options: Options) -> Setting:
     if parallelism.cp > 1:
         notes.append(_UNSENT)
     if parallelism.tp > 1:
-        _note_uneven(structure, parallelism, notes)
+        rules, tiers = assumptions.document, machine.tiers
+        machine = replace(machine, tiers=read_by_ranks(tiers, structure, kv, parallelism, rules))
+        copies = note_copies(structure, parallelism, tiers, engine.document.name, ideal=rules.ideal_transfers)
+        notes.extend([] if copies is None else [copies])
     others = [(loaded.document.id, loaded.sha256) for loaded in (engine, transfers, assumptions, calibration)]
     return Setting(
         options=options,
@@ -308,21 +312,6 @@ def _attention_dtype(options: Options, kv: str, machine: Machine, notes: list[St
             )
         )
     return runs
-
-
-def _note_uneven(structure: Structure, p: Parallelism, notes: list[Statement]) -> None:
-    units = {term.units for part, _ in structure.mixers for term in part.states if not term.constant}
-    copied = sorted(u for u in units if u < p.tp)
-    if copied:
-        what = "the latent" if copied == [1] else f"{copied[-1]} KV heads"
-        notes.append(
-            Statement(
-                name="KV copies",
-                text=f"Tensor parallelism over {p.tp} devices copies {what}; the copies are reserved, not logical.",
-                source="how engines shard caches",
-                bias="neutral",
-            )
-        )
 
 
 def with_options(setting: Setting, **changes: object) -> Setting:

@@ -17,6 +17,7 @@ from llmcap.analyses.split import SplitSolver
 from llmcap.analyses.steps import StepModel
 from llmcap.engine import transfer
 from llmcap.engine.cost import Value
+from llmcap.specs.engine import Copies
 
 Array = NDArray[np.float64]
 
@@ -39,6 +40,8 @@ class TierRates:
     fixed: float
     """Software and latency per reload. [s]"""
     narrowest: str
+    kept: Copies = "once"
+    """How the tier stores latents, which decides how much it holds."""
 
 
 def tier_rates(setting: Setting, memory: MemoryModel, tier: Tier) -> TierRates:
@@ -46,9 +49,9 @@ def tier_rates(setting: Setting, memory: MemoryModel, tier: Tier) -> TierRates:
     p = setting.parallelism
     ideal = setting.assumptions.ideal_transfers
     asked = setting.assumptions.deviations.tier_read.get(tier.name)
-    per_replica = p.tp * p.pp * p.cp
+    per_replica, kept = p.tp * p.pp * p.cp, tier.reload.latent_kept
     if asked is not None:
-        return TierRates(tier.name, tier.capacity, asked, asked, np.inf, 0.0, "as assumed")
+        return TierRates(tier.name, tier.capacity, asked, asked, np.inf, 0.0, "as assumed", kept)
     link = setting.machine.device_link
     nominal = min(*(hop.bandwidth / hop.copies for hop in tier.shared), link.bandwidth * setting.machine.devices)
     shared, narrow = transfer.path_rate(tier.shared, tier.reload.block, ideal=ideal)
@@ -59,7 +62,7 @@ def tier_rates(setting: Setting, memory: MemoryModel, tier: Tier) -> TierRates:
     if replica * p.dp < shared:
         narrow = link.name
     fixed = 0.0 if ideal else tier.reload.fixed + tier.latency
-    return TierRates(tier.name, tier.capacity, nominal, shared, replica, fixed, narrow)
+    return TierRates(tier.name, tier.capacity, nominal, shared, replica, fixed, narrow, kept)
 
 
 @dataclass(frozen=True, slots=True)

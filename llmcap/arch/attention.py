@@ -125,7 +125,7 @@ def attention_part(name: str, a: Attention, hidden: int) -> LayerPart:
     ]  # fmt: skip
     if sparse is not None:
         vectors += 2 * sparse.index_dim
-        states.append(StateTerm("index keys", sparse.index_dim, "index", 1))
+        states.append(StateTerm("index keys", sparse.index_dim, "index", 1, latent=True))
         work.append(AttentionWork("index", sparse.index_heads, sparse.index_dim, 0, sparse.index_dim, 1, role="index"))
     return LayerPart(
         name, kind, tuple(matrices), vectors, tuple(states), tuple(work), elementwise=2 * (q_width + o_width)
@@ -150,7 +150,8 @@ def mla_part(name: str, a: MultiHeadLatentAttention, hidden: int) -> LayerPart:
     o_proj = Matrix("o_proj", a.heads * a.v_head_dim, ((hidden, 0),), "attention", "row", a.heads)
     matrices = [Matrix("latent_down", hidden, tuple(down), "attention", "none"), q_proj, kv_up, o_proj]
     vectors = a.kv_lora_rank + (a.q_lora_rank or 0)
-    states = [StateTerm("mla", latent, "kv", 1, record_bytes=656.0 if a.indexer and latent == 576 else None)]
+    padded = 656.0 if a.indexer and latent == 576 else None
+    states = [StateTerm("mla", latent, "kv", 1, record_bytes=padded, latent=True)]
     index = a.indexer
     work = [
         AttentionWork(
@@ -164,7 +165,7 @@ def mla_part(name: str, a: MultiHeadLatentAttention, hidden: int) -> LayerPart:
             Matrix("index_kw", hidden, ((index.head_dim + index.heads, 1),), "attention", "none"),
         ]
         vectors += 2 * index.head_dim  # layer norm of the index key, weight and bias
-        states.append(StateTerm("index keys", index.head_dim, "index", 1, stride=index.pool))
+        states.append(StateTerm("index keys", index.head_dim, "index", 1, stride=index.pool, latent=True))
         work.append(
             AttentionWork(
                 "index", index.heads, index.head_dim, 0, index.head_dim, 1, stride=index.pool, role="index"
@@ -194,15 +195,16 @@ def compressed_part(name: str, a: CompressedAttention, hidden: int) -> LayerPart
         Matrix("o_proj", a.o_groups * a.o_lora_rank, ((hidden, 0),), "attention", "row", a.o_groups),
     ]
     vectors = a.q_lora_rank + d + a.heads
-    states = [StateTerm("window ring", d, "kv", 1, cap=a.window, ring=True, record_bytes=584.0 if d == 512 else None)]
+    padded = 584.0 if d == 512 else None
+    states = [StateTerm("window ring", d, "kv", 1, cap=a.window, ring=True, record_bytes=padded, latent=True)]
     work: list[AttentionWork] = []
     index = a.indexer
     if a.ratio:
         matrices.append(Matrix("compressor", hidden, ((2 * overlap * d, 1),), "attention", "none"))
         vectors += a.ratio * overlap * d + d
-        states.append(StateTerm(kind, d, "kv", 1, stride=a.ratio, record_bytes=584.0 if d == 512 else None))
+        states.append(StateTerm(kind, d, "kv", 1, stride=a.ratio, record_bytes=padded, latent=True))
         held = (2 * a.ratio if overlap == 2 else a.ratio) * 2 * overlap * d
-        states.append(StateTerm("compressor", held, "fp32", 1, constant=True))
+        states.append(StateTerm("compressor", held, "fp32", 1, constant=True, latent=True))
     work.append(
         AttentionWork(
             kind, a.heads, d, d, d, 1,
@@ -217,8 +219,9 @@ def compressed_part(name: str, a: CompressedAttention, hidden: int) -> LayerPart
             Matrix("index_compressor", hidden, ((2 * overlap * index.head_dim, 1),), "attention", "none"),
         ]
         vectors += a.ratio * overlap * index.head_dim + index.head_dim
-        states.append(StateTerm("index keys", index.head_dim, "index", 1, stride=a.ratio))
-        states.append(StateTerm("compressor", 2 * a.ratio * 2 * overlap * index.head_dim, "fp32", 1, constant=True))
+        states.append(StateTerm("index keys", index.head_dim, "index", 1, stride=a.ratio, latent=True))
+        held = 2 * a.ratio * 2 * overlap * index.head_dim
+        states.append(StateTerm("compressor", held, "fp32", 1, constant=True, latent=True))
         work.append(
             AttentionWork("index", index.heads, index.head_dim, 0, index.head_dim, 1, stride=a.ratio, role="index")
         )

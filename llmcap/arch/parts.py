@@ -85,6 +85,9 @@ class StateTerm:
     """A ring of `cap` tokens by construction: no engine keeps the whole sequence here."""
     record_bytes: float | None = None
     """Bytes an engine's padded fp8 record takes instead, per slot (reserved, not logical)."""
+    latent: bool = False
+    """No heads to divide by construction (a latent, an index key): a connector may know that all ranks hold the same
+    and store it once. A single KV head is copied too, but stored by each rank that holds it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -156,6 +156,43 @@ def reserved_bytes(
     return total
 
 
+def copies_kept(
+    structure: Structure, tokens: ArrayLike, kv_dtype: str, tp: int, *, latent_once: bool
+) -> Array:  # fmt: skip
+    """Bytes that the ranks of a tensor-parallel group store of one sequence, over its logical bytes.
+
+    Every rank stores what it holds, so heads that are fewer than the ranks are stored several times; a latent, which
+    all ranks hold alike, once or tp times.
+
+    Parameters
+    ----------
+    structure : Structure
+    tokens : array_like
+        [tokens]
+    kv_dtype : str
+    tp : int
+        Ranks of the group.
+    latent_once : bool
+        Whether the connector stores a latent for the group instead of for each rank.
+
+    Returns
+    -------
+    ndarray of float64, shape of tokens
+        1 where nothing is copied. [1]
+
+    Examples
+    --------
+    8 KV heads on 8 ranks 1; on 16 ranks 2; an MLA latent on 8 ranks 8, or 1 when stored once.
+    """
+    t = np.asarray(tokens, dtype=np.float64)
+    logical, stored = np.zeros_like(t), np.zeros_like(t)
+    for term, layers in state_terms(structure):
+        size = layers * slot_bytes(term, kv_dtype, structure) * kept_slots(term, t)
+        logical = logical + size
+        stored = stored + size * (1.0 if term.latent and latent_once else tp * ways(term.units, tp))
+    return np.where(logical > 0.0, stored / np.where(logical > 0.0, logical, 1.0), 1.0)
+
+
 @dataclass(frozen=True, slots=True)
 class KindBytes:
     """One sequence's state of one layer kind."""

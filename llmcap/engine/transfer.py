@@ -28,11 +28,13 @@ class Link:
     operations: float | None = None
     """Most operations a second, all members. [1/s]"""
     copies: float = 1.0
-    """Times each logical byte crosses this hop (a latent goes to every tensor-parallel rank)."""
+    """Times each byte crosses this hop (a copy in host memory is written and read)."""
     in_flight: float | None = None
     """Most transfers under way at once, all members (queue depth times queues); None: as many as it takes."""
     latency: float = 0.0
     """Time between a request and its first byte, which only transfers in flight can hide. [s]"""
+    readers: float = 1.0
+    """Ranks that each fetch the same logical byte over this hop (a latent that every tensor-parallel rank reads)."""
 
 
 def link_rate(link: Link, block: float, *, ideal: bool) -> float:
@@ -55,7 +57,7 @@ def link_rate(link: Link, block: float, *, ideal: bool) -> float:
     1.89
     """
     if ideal:
-        return link.bandwidth / link.copies
+        return link.bandwidth / (link.copies * link.readers)
     share = link.bandwidth * link.efficiency / link.members
     each = link.per_transfer + block / share
     rate = link.members * block / each
@@ -63,7 +65,7 @@ def link_rate(link: Link, block: float, *, ideal: bool) -> float:
         rate = min(rate, link.in_flight * block / (link.latency + each))
     if link.operations is not None:
         rate = min(rate, link.operations * block)
-    return rate / link.copies
+    return rate / (link.copies * link.readers)
 
 
 def path_rate(path: tuple[Link, ...], block: float, *, ideal: bool) -> tuple[float, str]:

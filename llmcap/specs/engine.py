@@ -1,8 +1,8 @@
 """Engine profiles: what a serving engine adds to its kernels, and how it moves caches."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from llmcap.specs.base import Bytes, BytesPerSecond, Count, Document, Fraction, Part, Seconds, Source, Tokens
 from llmcap.specs.registry import register
@@ -133,6 +133,9 @@ class Serving(Part):
     """The same of tokens per second."""
 
 
+Copies = Literal["once", "per rank"]
+
+
 class ReloadPath(Part):
     """How the engine moves a cached state from one kind of tier."""
 
@@ -146,6 +149,16 @@ class ReloadPath(Part):
     """Transfers that one device's worker keeps under way at once; absent: as many as it takes."""
     link_share: Fraction | None = None
     """Share of the tier's nominal bandwidth that this path was measured to reach; absent: as for any link."""
+    latent_kept: Copies = "once"
+    """Copies of a latent (MLA) or an index key, which every tensor-parallel rank holds, that the tier stores."""
+    latent_read: Copies = "once"
+    """Reads of it from the tier: by one rank that passes it on (or into memory that all share), or by every rank."""
+
+    @model_validator(mode="after")
+    def _reads_what_is_kept(self) -> Self:
+        if self.latent_kept == "per rank" and self.latent_read == "once":
+            raise ValueError("a latent kept per rank is read per rank: set latent_read to 'per rank'")
+        return self
 
 
 class Reloads(Part):

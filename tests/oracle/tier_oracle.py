@@ -18,6 +18,7 @@ class Path:
     shared: float
     replica: float
     fixed: float
+    kept: str = "once"
 
 
 def rate_of(nominal: float, eff: float, t0: float, members: int, block: float) -> float:
@@ -66,7 +67,22 @@ def path(o: Oracle, tier: str) -> Path:
         return Path(capacity, number(asked), number(asked), math.inf, 0.0)
     if o.ideal_transfers:
         return Path(capacity, nominal, min(hops), replica, 0.0)
-    return Path(capacity, nominal, shared, replica, number(profile["fixed"]) + latency)
+    shared /= stored(o, 2**20, profile.get("latent_read", "once"))
+    fixed = number(profile["fixed"]) + latency
+    return Path(capacity, nominal, shared, replica, fixed, profile.get("latent_kept", "once"))
+
+
+def stored(o: Oracle, tokens: int, latent: str) -> float:
+    """Bytes that all ranks store (or read) of a sequence, over its logical bytes: rank by rank, layer by layer."""
+    if o.ideal_transfers:
+        return 1.0
+    whole = parts = 0.0
+    for (elements, heads, cap), layer in zip(o._states(), o.layers, strict=True):
+        kept = elements * min(tokens, cap)
+        whole += kept
+        once = layer[0]["kind"] == "mla" and latent == "once"
+        parts += kept if once else sum(kept * math.ceil(heads / o.case.tp) / heads for _ in range(o.case.tp))
+    return parts / whole
 
 
 @dataclass(frozen=True)
@@ -125,7 +141,10 @@ class TierOracle:
             "capacity_bytes": self.p.capacity,
             "read_bytes_per_s": self.p.nominal,
             "effective_read_bytes_per_s": self.rate,
-            "users_held": math.floor(self.p.capacity / self.o.state(c.context + c.output)),
+            "users_held": math.floor(
+                self.p.capacity
+                / (self.o.state(c.context + c.output) * stored(self.o, c.context + c.output, self.p.kept))
+            ),
             "reload_s": reload,
             "ttft_reload_s": ttft,
             "ttft_overlap_s": min(overlap, ttft),

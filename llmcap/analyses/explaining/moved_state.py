@@ -124,6 +124,9 @@ def _hop(link: Link, block: float, ideal: bool, places: list[str]) -> Row:
     if link.copies != 1.0:
         text = f"({text})/{num(link.copies)}"
         form += ", over the times each byte crosses"
+    if link.readers != 1.0:
+        text = f"({text})/{num(link.readers)}"
+        form += ", over the ranks that read each byte"
     return {
         "operator": link.name,
         "nominal_bytes_per_s": link.bandwidth / link.copies,

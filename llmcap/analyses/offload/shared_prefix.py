@@ -47,10 +47,13 @@ class SharedPrefix:
         room = np.maximum(group - memory.reserved_per_user(self.tokens), 0.0)
         return np.floor(room / np.maximum(own, 1e-300)) * p.dp
 
-    def users_held(self, capacity: float, tokens: Value) -> Array:
-        """Users whose own state fits a tier beside one copy of the prefix. [1]"""
-        room = max(capacity - self.shared_bytes(), 0.0)
-        return np.asarray(np.floor(room / np.maximum(self.own_bytes(tokens), 1e-300)))
+    def users_held(self, tier: TierRates, tokens: Value) -> Array:
+        """Users whose own state fits a tier beside the prefix, kept once but for what ranks copy. [1]"""
+        memory = self.evaluator.memory
+        shared = self.shared_bytes() * memory.copies_kept(np.float64(self.tokens), tier.kept)
+        own = self.own_bytes(tokens) * memory.copies_kept(tokens, tier.kept)
+        room = np.maximum(tier.capacity - shared, 0.0)
+        return np.asarray(np.floor(room / np.maximum(own, 1e-300)))
 
     def compute(self, users: Value, upto: Value) -> Array:
         """Prefill of the first `upto` tokens of all users, the shared part once per replica. [s]"""

@@ -37,7 +37,7 @@ def traffic_columns(
     found: dict[str, Any] = {}
     memory, u, c = evaluator.memory, grid.users, grid.context
     if tier.write is not None:
-        found["store_s"] = u * memory.moved_per_user(c) / tier.write
+        found["store_s"] = u * memory.moved_per_user(c) * memory.copies_kept(c, rate.kept) / tier.write
         found["store_share_of_prefill"] = found["store_s"] / table["recompute_s"]
     if extras.prices is None and extras.arrivals is None:
         return found
@@ -53,6 +53,7 @@ def traffic_columns(
         found[name] = saved if name == "tier_usd_per_day" else np.where(sustained, saved, np.nan)
     kept = np.where(grid.reused > 0.0, memory.moved_per_user(np.maximum(grid.reused, 1.0)), 0.0)
     new = np.maximum(memory.moved_per_user(c + grid.output) - kept, 0.0)
+    new = new * memory.copies_kept(c + grid.output, rate.kept)
     written = bytes_written(extras.arrivals * new, extras.write_policy, used_once=extras.used_once)
     found["written_bytes_per_s"] = written
     if tier.write is not None:

@@ -170,7 +170,7 @@ def _tables(
         table: dict[str, Any] = dict(values)
         if shared is not None:
             table |= shared.columns(rates.get(name), u, c, grid.prefix)
-            table["users_held"] = held if name == "hbm" else shared.users_held(rates[name].capacity, c + o)
+            table["users_held"] = held if name == "hbm" else shared.users_held(rates[name], c + o)
         if name != "hbm":
             table["narrowest_hop"] = narrowest_hop(evaluator, places[name], rates[name], u)
             table |= batch_columns(rates[name], u, table["reload_s"], extras)

@@ -120,7 +120,7 @@ def dram_min(asked: Asked) -> Answer:
     """Least DRAM of each server that keeps all sessions."""
     evaluator = asked.evaluator()
     servers = evaluator.setting.machine.servers
-    whole = plan_tiers.session_bytes(asked, evaluator)
+    whole = plan_tiers.session_bytes(asked, evaluator, "dram")
     each = whole / servers
     has = plan_tiers.tier_of(evaluator, "dram").capacity / servers
     sessions = asked.load.sessions
@@ -148,7 +148,7 @@ def drives_min(asked: Asked) -> Answer:
         if "ttft" in violated and asked.objectives.ttft is not None:
             relax += _too_late(tried, "nvme")
         if "capacity" in violated:
-            needed = plan_tiers.session_bytes(tried, evaluator)
+            needed = plan_tiers.session_bytes(tried, evaluator, "nvme")
             had = plan_tiers.tier_of(evaluator, "nvme").capacity
             kept = int(asked.load.sessions * had / needed)
             told = f"{most} drives hold {had / needed:.1%} of the sessions: keep {kept:,}"
@@ -160,7 +160,7 @@ def drives_min(asked: Asked) -> Answer:
     chosen = plan_tiers.with_drives(asked, drives)
     evaluator = chosen.evaluator()
     tier = plan_tiers.tier_of(evaluator, "nvme")
-    one = plan_tiers.session_bytes(chosen, evaluator) / asked.load.sessions
+    one = plan_tiers.session_bytes(chosen, evaluator, "nvme") / asked.load.sessions
     here = plan_tiers.reload(chosen, evaluator, "nvme")
     more = plan_tiers.with_drives(asked, drives + 2)
     wider = more.evaluator()
@@ -287,7 +287,7 @@ def _dram(asked: Asked) -> float | None:
     evaluator = asked.evaluator()
     if _too_late(asked, "dram"):
         return None
-    return plan_tiers.session_bytes(asked, evaluator) / evaluator.setting.machine.servers
+    return plan_tiers.session_bytes(asked, evaluator, "dram") / evaluator.setting.machine.servers
 
 
 def _bandwidth(asked: Asked) -> float | None:

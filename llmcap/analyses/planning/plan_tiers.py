@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from llmcap.analyses.evaluate import Evaluator
 from llmcap.analyses.paths import Tier
 from llmcap.analyses.planning.asked import Asked
@@ -36,9 +38,11 @@ class Reload:
         return self.fixed + self.moved / self.rate + self.rest
 
 
-def session_bytes(asked: Asked, evaluator: Evaluator) -> float:
-    """Logical state of all sessions at the end of their output. [B]"""
-    return asked.load.sessions * float(evaluator.memory.per_user(asked.load.context + asked.load.output))
+def session_bytes(asked: Asked, evaluator: Evaluator, name: str) -> float:
+    """What a tier stores of all sessions at the end of their output, copies of its connector included. [B]"""
+    tokens = np.float64(asked.load.context + asked.load.output)
+    copies = evaluator.memory.copies_kept(tokens, tier_of(evaluator, name).reload.latent_kept)
+    return asked.load.sessions * float(evaluator.memory.per_user(tokens) * copies)
 
 
 def tier_of(evaluator: Evaluator, name: str) -> Tier:
@@ -120,7 +124,7 @@ def drives_violate(asked: Asked, drives: int) -> dict[str, float]:
     tried = with_drives(asked, drives)
     evaluator = tried.evaluator()
     tier = tier_of(evaluator, "nvme")
-    ratios = {"capacity": session_bytes(tried, evaluator) / tier.capacity}
+    ratios = {"capacity": session_bytes(tried, evaluator, "nvme") / tier.capacity}
     if asked.objectives.ttft is not None:
         ratios["ttft"] = reload(tried, evaluator, "nvme").ttft / asked.objectives.ttft
     return {name: ratio for name, ratio in ratios.items() if ratio > 1.0 + 1e-12}

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from llmcap.analyses.evaluate import Evaluator
 from llmcap.analyses.machine import Tier
+from llmcap.analyses.memory import MemoryModel
 from llmcap.analyses.offload.wear import DAY, drive_wear
 from llmcap.analyses.replays.traces import Trace
 from llmcap.analyses.setting import Setting
@@ -124,7 +125,8 @@ def replay_tiers(trace: Trace, setting: Setting, window: float, distances: Dista
         )
         return found
     pool = memory.pool * setting.machine.devices
-    sizes = [pool / memory.copies(), *(tier.capacity for tier in setting.machine.tiers)]
+    copies = [memory.copies(), *(_stored(memory, tier) for tier in setting.machine.tiers)]
+    sizes = [pool / copies[0], *(t.capacity / n for t, n in zip(setting.machine.tiers, copies[1:], strict=True))]
     names = ["hbm", *(tier.name for tier in setting.machine.tiers)]
     blocks = np.minimum(np.floor(np.array(sizes) / found.bytes_per_block), NEVER - 1).astype(np.int64)
     load = _Load.of(trace, evaluator, blocks, distances, window)
@@ -134,7 +136,7 @@ def replay_tiers(trace: Trace, setting: Setting, window: float, distances: Dista
         row: dict[str, Any] = {
             "tier": name,
             "capacity_bytes": whole(pool if tier is None else tier.capacity),
-            "bytes_per_block": whole(found.bytes_per_block * (memory.copies() if tier is None else 1.0)),
+            "bytes_per_block": whole(found.bytes_per_block * copies[k]),
             "capacity_blocks": int(blocks[k]),
             "capacity_tokens": int(blocks[k]) * trace.block_tokens,
             "hit_ratio": None,
@@ -142,10 +144,15 @@ def replay_tiers(trace: Trace, setting: Setting, window: float, distances: Dista
         if distances is not None:
             row |= load.tier_row(k)
             if tier is not None:
-                row |= load.writes(k, distances, found.bytes_per_block, tier)
+                row |= load.writes(k, distances, found.bytes_per_block * copies[k], tier)
         found.tiers.append(row)
     found.warnings += _warnings(found, load, evaluator)
     return found
+
+
+def _stored(memory: MemoryModel, tier: Tier) -> float:
+    """Bytes that a tier stores of blocks, over their logical bytes."""
+    return float(memory.copies_kept(np.float64(2.0**40), tier.reload.latent_kept))
 
 
 @dataclass(slots=True)
