@@ -15,6 +15,8 @@ _IDS: Final = {
     "--model": "model", "--hardware": "server", "--drive": "drive", "--engine": "engine", "--prices": "prices",
     "--assumptions": "assumptions",
 }  # fmt: skip
+#: command -> kind of the documents that it takes as an argument; a path to a file of one's own does as well
+_NAMED: Final = {"sweep": "scenario", "report": "scenario", "models show": "model", "hardware show": "server"}
 
 
 def script(shell: str) -> str:
@@ -29,11 +31,15 @@ def script(shell: str) -> str:
     if name not in SHELLS:
         hint = did_you_mean(name, SHELLS) or f"one of {', '.join(SHELLS)}"
         raise OptionError("--completion", f"no script for the shell '{printable(shell, 40)}'", hint)
-    words = {path: (subs, options) for path, subs, options in _commands()}
+    words = {
+        path: (subs or (_shipped(_NAMED[path]) if path in _NAMED else []), options)
+        for path, subs, options in _commands()
+    }
     ids = {option: _shipped(kind) for option, kind in _IDS.items()}
     return _fish(words, ids) if name == "fish" else _bash(words, ids, zsh=name == "zsh")
 
 
+#: words of the command -> (its subcommands or the ids it takes, its options)
 Words = dict[str, tuple[list[str], list[str]]]
 
 
@@ -63,7 +69,12 @@ def _shipped(kind: str) -> list[str]:
 
 
 def _bash(words: Words, ids: dict[str, list[str]], *, zsh: bool) -> str:
-    lines = ["autoload -U +X bashcompinit && bashcompinit"] if zsh else []
+    lines = []
+    if zsh:  # bashcompinit stands on compdef, which is there only once completion has been switched on
+        lines = [
+            "(( $+functions[compdef] )) || { autoload -Uz compinit && compinit }",
+            "autoload -U +X bashcompinit && bashcompinit",
+        ]
     lines += [
         "_llmcap() {",
         '  local current="${COMP_WORDS[COMP_CWORD]}" previous="${COMP_WORDS[COMP_CWORD-1]}" asked="" words="" word i',
@@ -89,9 +100,12 @@ def _bash(words: Words, ids: dict[str, list[str]], *, zsh: bool) -> str:
 def _fish(words: Words, ids: dict[str, list[str]]) -> str:
     lines = []
     for path, (subs, options) in words.items():
-        seen = " ".join(f"; and __fish_seen_subcommand_from {word}" for word in path.split())
-        here = f'-n "true{seen}"' if path else "-n __fish_use_subcommand"
-        lines += [f"complete -c llmcap {here} -xa '{' '.join(subs)}'"] if subs else []
+        seen = "; and ".join(f"__fish_seen_subcommand_from {word}" for word in path.split())
+        if path and subs and path not in _NAMED:
+            seen += f"; and not __fish_seen_subcommand_from {' '.join(subs)}"
+        here = f'-n "{seen}"' if path else "-n __fish_use_subcommand"
+        only = "-a" if path in _NAMED else "-xa"  # -x: no files
+        lines += [f"complete -c llmcap {here} {only} '{' '.join(subs)}'"] if subs else []
         for option in options:
             values = f" -xa '{' '.join(ids[option])}'" if option in ids else ""
             lines.append(f"complete -c llmcap {here} -l {option.removeprefix('--')}{values}")
