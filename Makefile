@@ -20,7 +20,7 @@ SEED ?= 1
 help:
 	@echo "make demo    install into .venv and print one estimate"
 	@echo "make test    run the tests"
-	@echo "make lint    ruff and mypy"
+	@echo "make lint    ruff, mypy and the licences of all files (reuse)"
 	@echo "make bench   run the benchmarks"
 	@echo "make docs    write anew what the docs quote of the program"
 	@echo "make fuzz    search for bad input that is not met with a clear error, longer than 'make test' does"
@@ -56,6 +56,7 @@ lint: $(READY_DEV)
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+	@$(BIN)/reuse lint --quiet || $(BIN)/reuse lint
 
 bench: $(READY_DEV)
 	@for f in benchmarks/*.py; do [ -e "$$f" ] || continue; echo "== $$f"; $(BIN)/python "$$f" || exit 1; done
