@@ -9,7 +9,7 @@ from llmcap.analyses.options import Options
 from llmcap.analyses.paths import Tier as Tier
 from llmcap.analyses.paths import TierBuilder, load_part, part_and_count
 from llmcap.engine.collectives import Fabric
-from llmcap.engine.kernels import DeviceRates
+from llmcap.engine.kernels import DeviceRates, query_tiles
 from llmcap.engine.transfer import Link
 from llmcap.errors import OptionError
 from llmcap.specs.engine import Engine
@@ -36,7 +36,8 @@ class Machine:
 
     def rates(self, dtype: str) -> DeviceRates:
         """Rates of one device for operators of `dtype`."""
-        return DeviceRates(self.peak(dtype), self.device.memory.bandwidth, self.device.compute_units)
+        units = self.device.compute_units
+        return DeviceRates(self.peak(dtype), self.device.memory.bandwidth, units, query_tiles(self.peak("bf16"), units))
 
     def peak(self, dtype: str) -> float:
         """Peak for operators of `dtype`: its own, or that of the widest path that can stand in for it. [FLOP/s]

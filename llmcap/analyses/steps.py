@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmcap.analyses import fits
+from llmcap.analyses.context_parallel import merged_bytes, ring_cost, ring_messages
 from llmcap.analyses.setting import Setting
 from llmcap.arch.attention import attended_pairs, attended_slots
 from llmcap.arch.dtypes import bytes_per_element
@@ -128,6 +129,7 @@ class StepModel:
                 fit.alpha, fit.alpha_log2, fit.beta, *fits.band(fit),
                 two_shot=c.all_reduce.two_shot,
                 in_switch=c.all_reduce.in_switch and op.span <= self.setting.machine.server.devices,
+                switch=c.all_reduce.switch,
             )  # fmt: skip
         size = m * op.bytes_per_token
         if op.kind == "all_reduce":
@@ -177,7 +179,8 @@ class StepModel:
         for stream in table.streams:
             yield stream, stream.layers, self.stream(stream, m, sequences, phase)
         for exchange in table.exchanges:
-            yield exchange, exchange.count, self.exchange(exchange, m, phase)
+            if phase == "decode" or not exchange.decode_only:
+                yield exchange, exchange.count, self.exchange(exchange, m, phase)
 
     def _prefill_tokens(self, m: Array) -> Cost:
         """`tokens` for whole token counts up to a chunk, tabulated once when many cases ask."""
@@ -248,7 +251,25 @@ class StepModel:
         return rectangle if whole else rectangle * (slots / attended_pairs(new, cached))
 
     def prefill_attention(self, op: Attention, users: Value, new: Value, cached: Value, steps: Value) -> Cost:
-        """All layers of one attention work, all users, all steps."""
+        """All layers of one attention work, all users, all steps, with what context-parallel ranks send each other."""
+        one = self.attention_kernel(op, users, new, cached, steps)
+        return one if self.setting.parallelism.cp == 1 else one + self.ring(op, one, users, new, cached, steps)
+
+    def ring(self, op: Attention, kernel: Cost, users: Value, new: Value, cached: Value, steps: Value) -> Cost:
+        """Messages of ring attention that the kernel does not hide, all layers."""
+        cp = self.setting.parallelism.cp
+        messages = ring_messages(op, users * new / cp, users * self._slots_read(op.work, new, cached), cp)
+        attention = (kernel.compute + kernel.memory) * (1.0 / op.layers)
+        return ring_cost(self.setting, messages, attention, steps) * op.layers
+
+    def _slots_read(self, work: AttentionWork, new: Value, cached: Value) -> Array:
+        """Slots that the steps of one prompt read, each once per step."""
+        chunk = float(self.setting.chunk_tokens) if self.setting.calibrated else np.inf
+        keys = np.inf if work.window is None else work.window + np.minimum(new, chunk)
+        return self.reach_of_steps(new, cached, keys) / work.stride
+
+    def attention_kernel(self, op: Attention, users: Value, new: Value, cached: Value, steps: Value) -> Cost:
+        """All layers of one attention work on one rank, all users, all steps; a ring runs a kernel for each rank."""
         work = op.work
         slots = self._charged_slots(work, new, cached)
         cp = self.setting.parallelism.cp
@@ -256,18 +277,18 @@ class StepModel:
         flop = users * slots * (2.0 * dims * op.heads / cp)
         queries = users * new / cp
         sight = longest_sight(work)
-        chunk = float(self.setting.chunk_tokens) if self.setting.calibrated else np.inf
-        keys = np.inf if work.window is None else work.window + np.minimum(new, chunk)
-        read = self.reach_of_steps(new, cached, keys) / work.stride
+        read = self._slots_read(work, new, cached)
         moved = queries * (op.heads * (work.qk_dim * bytes_per_element(op.dtype) + work.v_dim * 2.0))
         moved = moved + users * read * (op.slot_bytes / cp)
         params = None
         if self.setting.calibrated:
             fit = fits.prefill_attention_fit(op, self.setting.calibration).fit
             params = kernels.AttentionParams(fit.t0, fit.e, fit.tail, fit.w, *fits.band(fit))
+            if cp > 1:
+                moved = moved + merged_bytes(op, queries, cp)
         rows = users * self.reach_of_steps(new, cached, sight) / (cp * work.stride)
         one = kernels.prefill_attention(
-            flop, rows, moved, steps, dims=float(dims), rates=self._rates(op.dtype), params=params
+            flop, rows, moved, steps * cp, dims=float(dims), rates=self._rates(op.dtype), params=params
         )
         beyond = self.setting.assumptions.extrapolation
         if beyond is not None and self.setting.calibrated:

@@ -23,6 +23,8 @@ class CollectiveParams:
     """Latency of the two-shot all-reduce over that of the one-shot one."""
     in_switch: bool = False
     """The switch adds up in flight."""
+    switch: float = 0.0
+    """Latency of that, per doubling of the group. [s]"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,9 @@ def all_reduce(size: Value, ranks: int, launches: Value, *, fabric: Fabric, para
 
     Notes
     -----
-    The faster of one-shot, l + (n-1) S/(beta B), and two-shot, k l + 2 (n-1)/n S/(beta B).
+    The fastest of one-shot, l + (n-1) S/(beta B), two-shot, k l + 2 (n-1)/n S/(beta B), and, where a switch adds up in
+    flight, s log2(n) + (1 + 1/n) S/(beta B). Engines bring kernels of their own for the first two and call a library
+    for the third, which takes tens of microseconds before the first byte moves.
 
     Examples
     --------
@@ -66,10 +70,11 @@ def all_reduce(size: Value, ranks: int, launches: Value, *, fabric: Fabric, para
         return Cost(network=launches * size * min(ring, 1.0 + 1.0 / ranks) / fabric.bandwidth)
     latency = params.alpha + params.alpha_log2 * math.log2(ranks)
     rate = params.beta * fabric.bandwidth
-    moved = 1.0 + 1.0 / ranks if params.in_switch and ranks > 2 else ring
     one_shot = latency + (ranks - 1) * size / rate
-    two_shot = params.two_shot * latency + moved * size / rate
-    return banded(params.low, params.high, network=launches * np.minimum(one_shot, two_shot))
+    fastest = np.minimum(one_shot, params.two_shot * latency + ring * size / rate)
+    if params.in_switch and ranks > 2:
+        fastest = np.minimum(fastest, params.switch * math.log2(ranks) + (1.0 + 1.0 / ranks) * size / rate)
+    return banded(params.low, params.high, network=launches * fastest)
 
 
 def exchange(size: Value, ranks: int, launches: Value, *, fabric: Fabric, params: CollectiveParams | None) -> Cost:

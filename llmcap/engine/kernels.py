@@ -19,6 +19,8 @@ from llmcap.engine.cost import Cost, Value, banded
 
 #: Rows of the smallest tile of an expert kernel in decode: the tensor instruction's 16.
 DECODE_TILE = 16.0
+#: 16-bit tensor rate of a compute unit whose attention kernels work on 128 queries at once [FLOP/s]: H100 SXM.
+QUERY_TILE_RATE = 989e12 / 132
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,8 @@ class DeviceRates:
     bandwidth: float
     """Memory bandwidth. [B/s]"""
     compute_units: int
+    query_tiles: float = 1.0
+    """Tiles of 128 queries that a compute unit works on at once in prefill attention, see `query_tiles`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +51,10 @@ class GemmParams:
 
 @dataclass(frozen=True, slots=True)
 class AttentionParams:
-    """t = t0 + (F + tail (R/128) SMs tile)/(e P) + bytes/(w W), tile = 2 (d_qk + d_v) 128^2 FLOP, R the longest row."""
+    """t = t0 + (F + tail (R/128) SMs q tile)/(e P) + bytes/(w W), tile = 2 (d_qk + d_v) 128^2 FLOP, R the longest row.
+
+    q: tiles of queries per compute unit.
+    """
 
     t0: float
     e: float
@@ -153,6 +160,29 @@ def gemm(
     )
 
 
+def query_tiles(peak: float, compute_units: int) -> float:
+    """Tiles of 128 queries that a compute unit works on at once in prefill attention, at least one.
+
+    Parameters
+    ----------
+    peak : float
+        Dense 16-bit tensor peak of the device. [FLOP/s]
+    compute_units : int
+
+    Notes
+    -----
+    A kernel keeps the tensor cores of a unit busy with as many queries as they are fast: 128 on Hopper
+    (FlashAttention-3), two tiles of 128 on Blackwell, whose units are twice as fast (FlashAttention-4, CUTLASS). So
+    the row of key tiles that the last unit still works on takes about the same time on both.
+
+    Examples
+    --------
+    >>> query_tiles(989e12, 132), round(query_tiles(2250e12, 148), 2), query_tiles(312e12, 108)
+    (1.0, 2.03, 1.0)
+    """
+    return max(1.0, peak / compute_units / QUERY_TILE_RATE)
+
+
 def prefill_attention(
     flop: Value, rows: Value, read_bytes: Value, launches: Value, *, dims: float, rates: DeviceRates,
     params: AttentionParams | None,
@@ -177,14 +207,14 @@ def prefill_attention(
     Notes
     -----
     Additive, not a maximum: each launch ends with a tail in which some units still work on the longest row of key
-    tiles. Because each term is linear in work, the sum over chunks needs no loop. Measured to 16,384 tokens;
-    beyond that it extrapolates by work.
+    tiles, as many queries at once as the unit holds. Because each term is linear in work, the sum over chunks needs
+    no loop. Measured to 16,384 tokens; beyond that it extrapolates by work.
     """
     flop_s = flop / rates.peak
     byte_s = read_bytes / rates.bandwidth
     if params is None:
         return Cost(compute=flop_s, memory=byte_s, flop_s=flop_s, byte_s=byte_s)
-    tail = params.tail * (rows / 128.0) * rates.compute_units * (2.0 * dims * 16384.0)
+    tail = params.tail * (rows / 128.0) * rates.compute_units * rates.query_tiles * (2.0 * dims * 16384.0)
     return banded(
         params.low, params.high,
         compute=(flop + tail) / (params.e * rates.peak), memory=byte_s / params.w, overhead=launches * params.t0,

@@ -60,9 +60,10 @@ class GemmFit(Band):
 class PrefillAttentionFit(Band):
     """Attention of new tokens.
 
-    t = t0 + (F + tail (L/128) SM tile)/(e P) + bytes/(w W), F = 4 H d pairs, tile = 4 d 128^2 FLOP. The tail
+    t = t0 + (F + tail (L/128) SM q tile)/(e P) + bytes/(w W), F = 4 H d pairs, tile = 4 d 128^2 FLOP. The tail
     is the time in which the compute units wait for the one with the longest row of key tiles: L is the number
-    of keys that the last query sees. It was fitted on prompts without a cached prefix, where L is the number
+    of keys that the last query sees, q the tiles of 128 queries that a unit works on at once (1 on Hopper, about
+    2 on Blackwell: in proportion to its 16-bit tensor rate). It was fitted on prompts without a cached prefix, where L is the number
     of new tokens; with a prefix or a window, L is the prefix plus the new tokens, or the window.
     """
 
@@ -112,16 +113,18 @@ class CollectiveFit(Band):
 
 
 class AllReduceFit(CollectiveFit):
-    """All-reduce, the faster of two algorithms, with l = alpha + alpha_log2 log2(n).
+    """All-reduce, the fastest of its algorithms, with l = alpha + alpha_log2 log2(n).
 
-    One-shot: l + (n-1) S/(beta B), every rank reads all peers. Two-shot: two_shot l + c S/(beta B), where c =
-    1 + 1/n when the switch adds up (NVSwitch of Hopper and later, n > 2) and 2 (n-1)/n otherwise.
+    One-shot: l + (n-1) S/(beta B), every rank reads all peers. Two-shot: two_shot l + 2 (n-1)/n S/(beta B). Where
+    the switch adds up (NVSwitch of Hopper and later, n > 2): switch log2(n) + (1 + 1/n) S/(beta B).
     """
 
     two_shot: Annotated[float, Field(ge=1, allow_inf_nan=False)]
     """Latency of the two-shot algorithm over that of the one-shot one."""
     in_switch: bool
     """Whether the switch reduces in flight."""
+    switch: Seconds = 0.0
+    """Latency of a reduction in the switch, per doubling of the group."""
 
 
 class Collectives(Part):

@@ -135,7 +135,9 @@ class Oracle(Operators):
         if not self.calibrated:
             return Cost(flop, byte, 0.0, 0.0, 0.0, 0.0, flop, byte)
         fit = self.fit("prefill_attention", self.attention)
-        tail = fit["tail"] * rows / c.cp / 128.0 * self.units * 2.0 * (qk + v) * 128.0 * 128.0
+        # A unit as fast as an H100's works on one tile of 128 queries, a faster one on more in proportion.
+        at_once = max(self.peaks["bf16"] / self.units / (989e12 / 132.0), 1.0)
+        tail = fit["tail"] * rows / c.cp / 128.0 * self.units * at_once * 2.0 * (qk + v) * 128.0 * 128.0
         t = banded(fit, (flop * P + tail) / (fit["e"] * P), byte / fit["w"], 0.0, launches * fit["t0"], flop, byte)
         if (beyond := self.rules.get("extrapolation")) is not None:
             first, whole = number(beyond["measured_tokens"]), number(beyond["full_at_tokens"])

@@ -219,8 +219,9 @@ class Operators:
             return banded(fit, 0.0, 0.0, alpha + crossing / rate, 0.0)
         switch = bool(table["all_reduce"]["in_switch"]) and inside and ranks > 2
         one = alpha + (ranks - 1) * size / rate
-        two = fit["two_shot"] * alpha + (1.0 + 1.0 / ranks if switch else ring) * size / rate
-        return banded(fit, 0.0, 0.0, min(one, two), 0.0)
+        two = fit["two_shot"] * alpha + ring * size / rate
+        three = fit["switch"] * math.log2(ranks) + (1.0 + 1.0 / ranks) * size / rate if switch else math.inf
+        return banded(fit, 0.0, 0.0, min(one, two, three), 0.0)
 
     def all_reduce(self, size: float, phase: str) -> Cost:
         t = self.collective("all_reduce", size, self.case.tp, self.case.tp)

@@ -134,5 +134,4 @@ def test_products_and_long_prompts_carry_over_to_another_device() -> None:
     products = [e["median_ape"] for e in rows if e["operator"] == "gemm"]
     prompts = [e["median_ape"] for e in rows if e["sizes"] == "above 4k"]
     assert len(products) >= 6 and max(products) <= 0.17
-    # Two of six miss the goal of 17 %: fp8 attention on B200 and H100.
-    assert len(prompts) == 6 and np.median(prompts) <= 0.17 and max(prompts) <= 0.22
+    assert len(prompts) == 6 and max(prompts) <= 0.17

@@ -30,7 +30,7 @@ TRUTH = {
     "prefill_attention": {"t0": 12e-6, "e": 0.6, "tail": 0.9, "w": 0.4},
     "decode_attention": {"t0": 11e-6, "w": 0.88},
     "moe": {"t0": 40e-6, "e": 0.6, "r0": 30.0, "w": 0.85, "a": 0.5},
-    "all_reduce": {"alpha": 3e-6, "alpha_log2": 6e-7, "beta": 0.6, "two_shot": 3.0},
+    "all_reduce": {"alpha": 3e-6, "alpha_log2": 6e-7, "beta": 0.6, "two_shot": 3.0, "switch": 15e-6},
     "all_gather": {"alpha": 4e-6, "alpha_log2": 2e-6, "beta": 0.55},
     "reduce_scatter": {"alpha": 5e-6, "alpha_log2": 1e-6, "beta": 0.5},
     "all_to_all": {"alpha": 9e-6, "alpha_log2": 4e-7, "beta": 0.45},
@@ -219,7 +219,7 @@ def _tables(rates: DeviceRates) -> dict[str, pd.DataFrame]:
     s, h, kv = (p[c].to_numpy(float) for c in ("isl", "num_heads", "num_key_value_heads"))
     values = {
         "F": 4 * h * 128 * s * (s + 1) / 2,
-        "tail_work": s / 128 * rates.compute_units * 4 * 128 * 128**2,
+        "tail_work": s / 128 * rates.compute_units * 4 * 128 * 128**2 * max(peak / rates.compute_units / 7.492e12, 1.0),
     }
     values |= {
         "moved": s * 128 * (4 * h + 4 * kv),

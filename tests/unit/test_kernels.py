@@ -59,6 +59,18 @@ def test_prefill_attention_adds_its_tail() -> None:
     assert total(cost) == pytest.approx(2083.886080e-6 + 2000e-6 + 30e-6, rel=1e-9)
 
 
+def test_faster_units_work_on_more_queries_at_once() -> None:
+    # H100: 989 TFLOP/s over 132 units, 7.492 each, one tile of 128 queries. B200: 2250 over 148, 15.20 each: 2.029.
+    assert kernels.query_tiles(989e12, 132) == 1.0
+    assert kernels.query_tiles(2250e12, 148) == pytest.approx(15.2027 / 7.49242, rel=1e-5)
+    assert kernels.query_tiles(312e12, 108) == 1.0, "never less than one tile"
+    # Two tiles double the tail of the case above: 2 x 4.194304e10 FLOP.
+    params = AttentionParams(t0=10e-6, e=0.5, tail=0.5, w=0.5, low=0.9, high=1.1)
+    rates = DeviceRates(peak=1e15, bandwidth=1e12, compute_units=100, query_tiles=2.0)
+    cost = kernels.prefill_attention(1e12, 12_800.0, 1e9, 3.0, dims=256.0, rates=rates, params=params)
+    assert total(cost) == pytest.approx((1e12 + 8.388608e10) / 0.5e15 + 2000e-6 + 30e-6, rel=1e-9)
+
+
 def test_prefill_attention_is_linear_in_work() -> None:
     params = AttentionParams(t0=10e-6, e=0.5, tail=0.5, w=0.5, low=0.9, high=1.1)
     one = kernels.prefill_attention(1e12, 500.0, 1e8, 1.0, dims=256.0, rates=RATES, params=params)

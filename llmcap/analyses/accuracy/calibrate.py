@@ -198,6 +198,8 @@ def _document(
         part["e"] = MLA_DECODE_EFFICIENCY
     collectives = {op: _part(fits.get((op, "any"), generic[op, "any"])) for op in COLLECTIVES}
     collectives["all_reduce"]["in_switch"] = name != GENERIC
+    if name == GENERIC:
+        del collectives["all_reduce"]["switch"]
     rates = next((r for r in devices.values() if r.device == name), None)
     families = {r.family for r in devices.values()}
     weight_only = dict(tables["gemm"]["bf16"])
@@ -220,10 +222,13 @@ def _document(
     return CalibrationDocument.model_validate(content)
 
 
+_TIMES: Final = ("t0", "alpha", "alpha_log2", "switch")
+
+
 def _part(fit: Fit) -> dict[str, Any]:
     part: dict[str, Any] = {}
     for name, value in fit.parameters.items():
-        part[name] = f"{value * 1e6:.4g} us" if name in ("t0", "alpha", "alpha_log2") else value
+        part[name] = f"{value * 1e6:.4g} us" if name in _TIMES else value
     return {**part, "low": fit.low, "high": fit.high}
 
 

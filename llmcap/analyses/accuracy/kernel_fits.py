@@ -64,12 +64,13 @@ def _moe(p: FloatArray, v: Values) -> FloatArray:
 
 
 def _all_reduce(p: FloatArray, v: Values) -> FloatArray:
-    alpha, alpha_log2, beta, two_shot = p
+    alpha, alpha_log2, beta, two_shot, switch = p
     n, wire = v["n"], v["S"] / (beta * v["B"])
     latency = alpha + alpha_log2 * np.log2(n)
+    engines_own = np.minimum(latency + (n - 1) * wire, two_shot * latency + 2 * (n - 1) / n * wire)
     # The switch adds up in flight: a rank sends its buffer once and passes on its share of the sum once more.
-    payload = np.where(n > 2, 1 + 1 / n, 1.0)
-    return np.asarray(np.minimum(latency + (n - 1) * wire, two_shot * latency + payload * wire))
+    in_switch = np.where(n > 2, switch * np.log2(n) + (1 + 1 / n) * wire, np.inf)
+    return np.asarray(np.minimum(engines_own, in_switch))
 
 
 def _gather(p: FloatArray, v: Values) -> FloatArray:
@@ -95,8 +96,8 @@ FORMS: Final[dict[str, Form]] = {
         (2e-4, 1.05, 2e3, 1.05, 1.05), _moe,
     ),
     "all_reduce": Form(
-        ("alpha", "alpha_log2", "beta", "two_shot"), (4e-6, 5e-7, 0.6, 3), (1e-7, 1e-8, 0.05, 1),
-        (1e-4, 1e-4, 1.05, 30), _all_reduce,
+        ("alpha", "alpha_log2", "beta", "two_shot", "switch"), (4e-6, 5e-7, 0.6, 3, 2e-5),
+        (1e-7, 1e-8, 0.05, 1, 1e-6), (1e-4, 1e-4, 1.05, 30, 5e-4), _all_reduce,
     ),
     "all_gather": _GATHER, "reduce_scatter": _GATHER, "all_to_all": _GATHER,
 }  # fmt: skip

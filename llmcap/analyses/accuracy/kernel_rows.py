@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from llmcap.engine.kernels import query_tiles
 from llmcap.errors import LlmcapError
 
 if TYPE_CHECKING:
@@ -158,6 +159,7 @@ def _known(frame: Any, devices: Mapping[str, DeviceRates]) -> Any:
     frame["family"] = [r.family for r in rates]
     frame["W"] = [r.memory_bandwidth for r in rates]
     frame["SM"] = [float(r.compute_units) for r in rates]
+    frame["tiles"] = [query_tiles(r.peaks["bf16"], r.compute_units) for r in rates]
     frame["B"] = [r.link_bandwidth for r in rates]
     frame["t"] = frame["latency_ms"] * 1e-3
     return frame
@@ -232,7 +234,7 @@ def _prefill(frame: Any, devices: Mapping[str, DeviceRates]) -> KernelRows | Non
     batch, kv_heads = frame["batch_size"].astype(float), frame["num_key_value_heads"].astype(float)
     frame = frame.assign(
         F=4 * batch * h * d * s * (s + 1) / 2,
-        tail_work=batch * (s / _TOKEN_TILE) * frame["SM"] * 4 * d * _TOKEN_TILE**2,
+        tail_work=batch * (s / _TOKEN_TILE) * frame["SM"] * frame["tiles"] * 4 * d * _TOKEN_TILE**2,
         moved=batch * s * d * (h * (width + 2) + 2 * kv_heads * width),
         attention=frame["attn_dtype"] + "/" + frame["kv_cache_dtype"],
     )

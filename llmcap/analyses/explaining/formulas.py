@@ -22,7 +22,7 @@ from llmcap.specs.engine import ExpertKernels, FamilyKernels, Overhead
 #: Symbolic forms, as the docstrings of engine/kernels.py and specs/calibration.py define their symbols.
 GEMM = "t0 + hypot(2 m k n/(e P) (1 + x0/x), weights/(w W)) + m row/(a W), x = m n/(SM 128^2)"
 EXPERTS = "t0 + hypot(F/(e P) (1 + r0/r), touched weights/(w W)) + rows/(a W), touched = E (1 - (1 - k/E)^T)"
-PREFILL_ATTENTION = "steps t0 + (F + tail (R/128) SM tile)/(e P) + bytes/(w W), F = 2 (d_qk + d_v) heads pairs"
+PREFILL_ATTENTION = "steps t0 + (F + tail (R/128) SM q tile)/(e P) + bytes/(w W), F = 2 (d_qk + d_v) heads pairs"
 DECODE_ATTENTION = "t0 + hypot(KV bytes/(w W), F/(e P))"
 STREAM = "t0 + hypot(bytes/(w W), F/(e P))"
 ALL_REDUCE = "min(l + (n-1) S/(beta B), two_shot l + moved S/(beta B)), l = alpha + alpha_log2 log2(n)"
@@ -240,8 +240,9 @@ class Formulas:
             return Formula(EXCHANGE, f"{latency} + {n - 1}/{n}*{size}/{at}", {}, parameters, places)
         fit = self.setting.calibration.collectives.all_reduce
         in_switch = fit.in_switch and op.span <= self.setting.machine.server.devices and n > 2
-        moved = f"(1 + 1/{n})" if in_switch else ring
-        text = f"min({latency} + {n - 1}*{size}/{at}, {num(fit.two_shot)}*{latency} + {moved}*{size}/{at})"
+        text = f"min({latency} + {n - 1}*{size}/{at}, {num(fit.two_shot)}*{latency} + {ring}*{size}/{at})"
+        if in_switch:
+            text = f"{text[:-1]}, {num(fit.switch)}*{num(math.log2(n))} + (1 + 1/{n})*{size}/{at})"
         kernels, family = self.setting.engine.kernels, self.setting.machine.device.family
         if phase == "decode":
             factor, place = kernels.decode_all_reduce, "engine:kernels.decode_all_reduce"
@@ -250,7 +251,7 @@ class Formulas:
             place = f"engine:kernels.families.{family}.prefill_all_reduce"
         if factor != 1.0:
             places = (*places, place)
-        parameters |= {"two_shot": fit.two_shot, "engine_factor": factor}
+        parameters |= {"two_shot": fit.two_shot, "switch": fit.switch, "engine_factor": factor}
         return Formula(ALL_REDUCE, scaled(factor, text), {}, parameters, places)
 
     def overhead(self, phase: Phase, kinds: tuple[int, int, int], sequences: float) -> Formula:
@@ -284,11 +285,14 @@ class Formulas:
         chosen = fits.prefill_attention_fit(op, self.setting.calibration)
         f, units = chosen.fit, self.setting.machine.device.compute_units
         seen = float(users * self.steps.reach_of_steps(new, cached, longest_sight(work)) / (cp * work.stride))
-        tail = f"{num(f.tail)}*{num(seen)}/128*{units}*{num(2.0 * dims * 16384.0)}"
+        tiles = self.setting.machine.rates(op.dtype).query_tiles
+        tail = f"{num(f.tail)}*{num(seen)}/128*{units}*{num(tiles)}*{num(2.0 * dims * 16384.0)}"
         return Formula(
             PREFILL_ATTENTION,
             f"{product(steps, f.t0)} + ({flop} + {tail})/({num(f.e)}*{num(peak)}) + {moved}/({num(f.w)}*{num(w_)})",
-            parameters={"t0": f.t0, "e": f.e, "tail": f.tail, "w": f.w, "P": peak, "W": w_, "SM": units},
+            parameters={
+                "t0": f.t0, "e": f.e, "tail": f.tail, "w": f.w, "P": peak, "W": w_, "SM": units, "q": tiles,
+            },
             places=(f"calibration:{chosen.path}",),
         )  # fmt: skip
 
