@@ -95,6 +95,8 @@ def test_a_file_that_may_not_be_read(llmcap: Callable[..., Any], tmp_path: Path)
     [
         (["--users", "1e12"], ["--users", "too large", "1,000,000,000"]),
         (["--context", "1e11"], ["--context", "too large"]),
+        (["--devices", "1e15"], ["--devices", "too large", "1,000,000"]),
+        (["--drives", "1e15"], ["--drives", "too large", "1,000,000"]),
         (["--context", "1e9", "--users", "1e9"], ["--users", "tokens"]),
         (["--context", "1e9", "--chunk-tokens", "7"], ["--chunk-tokens", "prefill steps", "shorten --context"]),
     ],
