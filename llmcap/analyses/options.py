@@ -94,10 +94,9 @@ _COUNTS = (
     "prefill_devices",
 )
 #: Beyond these a question is a slip of the pen, and tokens could no longer be counted exactly or in time.
-# A million devices or drives are more than any cluster has; beyond that a question is a slip of the keyboard.
 _LARGEST = {
     **dict.fromkeys(("users", "context", "cached_tokens", "output_tokens"), 10**9),
-    **dict.fromkeys(("devices", "drives", "nics"), 10**6),
+    **dict.fromkeys(("devices", "drives", "expanders", "nics"), 10**6),
     "draft_tokens": 64,
 }
 _DTYPE_OPTIONS = ("weight_dtype", "activation_dtype", "kv_dtype", "attention_dtype")
