@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import os
 import shutil
-from typing import Any, Final, TextIO
-
-from rich.console import Console, Group
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple, TextIO
 
 from llmcap.analyses.device_memory import device_memory
 from llmcap.analyses.result import Estimate
 from llmcap.errors import printable
 from llmcap.report import words
+from llmcap.report.styled import Text, aligned, paragraphs
 from llmcap.report.words import seconds
 from llmcap.units import format_bytes
 
 MOST_WIDTH: Final = 120
+INDENT: Final = 2
 BAR: Final = 14
 """Cells of the longest bar in the table of tiers."""
 
@@ -32,116 +30,109 @@ _PARTS: Final = {
 }
 
 
-def terminal(stream: TextIO | None) -> Console:
-    """A console for a stream's width and abilities; without a stream, or where it is no terminal, plain text."""
+class Terminal(NamedTuple):
+    """What a page is written for."""
+
+    width: int
+    """[cells]"""
+    ascii_only: bool
+    colour: bool
+
+    @property
+    def room(self) -> int:
+        """Width within the indent of a section. [cells]"""
+        return self.width - INDENT
+
+
+def terminal(stream: TextIO | None) -> Terminal:
+    """A stream's width and abilities; without a stream, or where it is no terminal, plain text."""
     is_terminal = stream is not None and stream.isatty()
     width = min(max(shutil.get_terminal_size((MOST_WIDTH, 24)).columns, 40), MOST_WIDTH)
-    plain = not is_terminal or bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
+    plain = not is_terminal or bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") in ("dumb", "unknown")
     encoding = (getattr(stream, "encoding", None) or "utf-8").lower().replace("-", "")
-    console = Console(
-        width=width, force_terminal=not plain, no_color=plain, color_system=None if plain else "auto", highlight=False,
-        markup=False, emoji=False, legacy_windows=False, file=stream,
-    )  # fmt: skip
-    console.options.encoding = "utf-8" if encoding == "utf8" else "ascii"
-    return console
+    return Terminal(width, ascii_only=encoding != "utf8", colour=not plain)
 
 
-def estimate_page(answer: Estimate, console: Console) -> str:
-    """The page as text, with escape codes only where the console shows colour."""
-    ascii_only = console.options.encoding == "ascii"
-    blocks = [_head(answer), _time(answer, console.width, ascii_only)] if answer.fits else [_head(answer)]
-    blocks += [_memory(answer, console.width, ascii_only), _tiers(answer, console.width, ascii_only)]
-    blocks.append(_footing(answer))
-    with console.capture() as captured:
-        console.print(Group(*blocks))
-    lines = captured.get().split("\n")
-    return "\n".join(line.rstrip() for line in lines).strip("\n") + "\n"
+def estimate_page(answer: Estimate, terminal: Terminal) -> str:
+    """The page as text, with escape codes only where the terminal shows colour."""
+    lines = _head(answer, terminal)
+    if answer.fits:
+        lines += _time(answer, terminal)
+    lines += [*_memory(answer, terminal), *_tiers(answer, terminal), *_footing(answer, terminal)]
+    return "\n".join(line.shown(terminal.colour).rstrip() for line in lines) + "\n"
 
 
 def _plain(text: object, style: str = "") -> Text:
-    return Text(printable(text, 2000), style=style)
+    return Text(printable(text, 2000), style)
 
 
-def _head(answer: Estimate) -> Group:
+def _head(answer: Estimate, terminal: Terminal) -> list[Text]:
     setting = answer.setting
-    title = Text.assemble(
-        (printable(setting.model.name), "bold"), " on ", (printable(setting.machine.server.name), "bold")
-    )
-    style = "bold green" if answer.fits else "bold red"
+    title = _plain(setting.model.name, "bold").append(" on ").append(_plain(setting.machine.server.name, "bold"))
+    asked = [title, _plain(words.question(answer)), _plain(words.layout(answer), "dim")]
     first, *rest = words.headline(answer)
-    return Group(
-        title,
-        _plain(words.question(answer)),
-        _plain(words.layout(answer), "dim"),
-        Text(),
-        Padding(Group(_plain(first, style), *(_plain(line, "bold") for line in rest)), (0, 0, 0, 2)),
-    )
+    told = [_plain(first, "bold green" if answer.fits else "bold red"), *(_plain(line, "bold") for line in rest)]
+    return [*paragraphs(asked, terminal.width), Text(), *paragraphs(told, terminal.width, INDENT)]
 
 
-def _section(title: str, *body: Any) -> Group:
-    return Group(Text(), _plain(title, "bold"), Padding(Group(*body), (0, 0, 0, 2)))
+def _section(title: str, body: Sequence[Text], terminal: Terminal) -> list[Text]:
+    head = paragraphs([_plain(title, "bold")], terminal.width)
+    return [Text(), *head, *(Text(" " * INDENT).append(line) for line in body)]
 
 
-def _grid(*justify: str) -> Table:
-    table = Table.grid(padding=(0, 2, 0, 0), pad_edge=False)
-    for side in justify:
-        table.add_column(justify=side, no_wrap=False)  # type: ignore[arg-type]
-    return table
-
-
-def _time(answer: Estimate, width: int, ascii_only: bool) -> Group:
+def _time(answer: Estimate, terminal: Terminal) -> list[Text]:
     total = answer.results["e2el_s"]
-    grid = _grid("left", "right", "left")
-    room = max(10, min(width - 40, 50))
-    for phase in answer.phases:
-        share = phase["time_s"] / total
-        grid.add_row(phase["name"], seconds(phase["time_s"]), _bar(share, room, ascii_only, "cyan"))
-    grid.add_row(_plain("end to end", "bold"), _plain(seconds(total), "bold"), "")
-    facts = _grid("left", "left")
-    for what, how_much in words.decode_facts(answer):
-        facts.add_row(what, _plain(how_much))
-    return _section("Time", grid, Text(), facts)
+    room = max(10, min(terminal.width - 40, 50))
+    spent = [
+        (Text(p["name"]), Text(seconds(p["time_s"])), _bar(p["time_s"] / total, room, terminal.ascii_only, "cyan"))
+        for p in answer.phases
+    ]
+    spent.append((_plain("end to end", "bold"), _plain(seconds(total), "bold"), Text()))
+    facts = [(Text(what), _plain(how_much)) for what, how_much in words.decode_facts(answer)]
+    body = [*aligned(spent, "lrl", terminal.room), Text(), *aligned(facts, "ll", terminal.room)]
+    return _section("Time", body, terminal)
 
 
 def _bar(share: float, room: int, ascii_only: bool, style: str = "") -> Text:
     """A bar of up to `room` cells; eighths of a cell where the terminal can show them."""
     eighths = round(max(0.0, min(share, 1.0)) * room * 8)
     if ascii_only:
-        return Text("#" * round(eighths / 8), style=style)
+        return Text("#" * round(eighths / 8), style)
     text = "█" * (eighths // 8) + ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")[eighths % 8]
-    return Text(text or "▏", style=style)
+    return Text(text or "▏", style)
 
 
-def _memory(answer: Estimate, width: int, ascii_only: bool) -> Group:
+def _memory(answer: Estimate, terminal: Terminal) -> list[Text]:
     device = answer.setting.machine.device
     rows = device_memory(answer)
-    room = max(20, min(width - 6, 72))
+    room = max(20, min(terminal.width - 6, 72))
     whole = max(device.memory.capacity, sum(r["bytes"] for r in rows if r["part"] != "free"))
     bar, legend = Text(), list[Text]()
     for row, cells in zip(rows, _cells([max(r["bytes"], 0.0) / whole for r in rows], room), strict=True):
         block, stand_in, colour = _PARTS[row["part"]]
-        mark = stand_in if ascii_only else block
-        bar.append(mark * cells, style=colour)
+        mark = stand_in if terminal.ascii_only else block
+        bar.append(mark * cells, colour)
         if row["part"] == "free" and row["bytes"] < 0:
             legend.append(_plain(f"short by {format_bytes(-row['bytes'])}", "bold red"))
         else:
-            legend.append(Text.assemble((mark, colour), f" {row['part']} {format_bytes(row['bytes'])}"))
+            legend.append(Text(mark, colour).append(f" {row['part']} {format_bytes(row['bytes'])}"))
     title = f"Memory of one device ({device.name}, {format_bytes(device.memory.capacity)} as its driver reports)"
     users = answer.results["max_users_hbm"]
     room_for = (
         f"Room for {words.plural(users, 'user')} of this length on {words.plural(answer.inputs['devices'], 'device')}."
     )
-    return _section(title, bar, *_flowed(legend, width - 2), _plain(room_for))
+    body = [bar, *_flowed(legend, terminal.room), *_plain(room_for).wrapped(terminal.room)]
+    return _section(title, body, terminal)
 
 
 def _flowed(pieces: list[Text], width: int) -> list[Text]:
     """Pieces side by side, in lines that break between pieces only."""
     lines: list[Text] = []
     for piece in pieces:
-        if lines and lines[-1].cell_len + 2 + piece.cell_len <= width:
-            lines[-1].append("  ").append_text(piece)
+        if lines and lines[-1].width + 2 + piece.width <= width:
+            lines[-1].append("  ").append(piece)
         else:
-            lines.append(piece.copy())
+            lines.append(Text().append(piece))
     return lines
 
 
@@ -153,28 +144,25 @@ def _cells(shares: list[float], room: int) -> list[int]:
     return cells
 
 
-def _tiers(answer: Estimate, width: int, ascii_only: bool) -> Group:
-    columns = _tier_columns(answer, ascii_only)
+def _tiers(answer: Estimate, terminal: Terminal) -> list[Text]:
+    columns = _tier_columns(answer, terminal.ascii_only)
     # What a narrow terminal does without, in this order; below that, sentences.
     for column in ("bar", "reload", "read"):
-        if _table_width(columns) > width - 2:
+        if _table_width(columns) > terminal.room:
             columns.pop(column, None)
-    if _table_width(columns) > width - 2:
-        body: list[Any] = list(_tier_lines(answer))
+    if _table_width(columns) > terminal.room:
+        body = paragraphs(_tier_lines(answer), terminal.room)
     else:
-        table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-        for head in columns:
-            left = head in ("tier", "bar", "winner")
-            table.add_column("" if head == "bar" else head, justify="left" if left else "right", no_wrap=True)
-        for row in zip(*columns.values(), strict=True):
-            table.add_row(*row)
-        body = [table]
+        heads = [Text("" if head == "bar" else head, "dim") for head in columns]
+        sides = "".join("l" if head in ("tier", "bar", "winner") else "r" for head in columns)
+        body = aligned([heads, *zip(*columns.values(), strict=True)], sides, terminal.room)
     if answer.fits and (sentence := words.break_even_sentence(answer)):
-        body.append(_plain(sentence))
+        body += _plain(sentence).wrapped(terminal.room)
     if not answer.fits:
-        return _section("What the tiers hold", *body)
+        return _section("What the tiers hold", body, terminal)
     reusable = answer.inputs["cached_tokens"] or answer.inputs["context_tokens"]
-    return _section(f"Reload the KV cache of {words.plural(reusable, 'token')}, or compute it again?", *body)
+    title = f"Reload the KV cache of {words.plural(reusable, 'token')}, or compute it again?"
+    return _section(title, body, terminal)
 
 
 def _tier_columns(answer: Estimate, ascii_only: bool) -> dict[str, list[Text]]:
@@ -204,16 +192,16 @@ def _tier_columns(answer: Estimate, ascii_only: bool) -> dict[str, list[Text]]:
 
 def _table_width(columns: dict[str, list[Text]]) -> int:
     heads = {"bar": BAR}
-    return sum(max(heads.get(head, len(head)), *(c.cell_len for c in cells)) + 2 for head, cells in columns.items()) - 2
+    return sum(max(heads.get(head, len(head)), *(c.width for c in cells)) + 2 for head, cells in columns.items()) - 2
 
 
 def _tier_lines(answer: Estimate) -> list[Text]:
     """The tiers in sentences, where a table does not fit."""
     lines = []
     for tier in answer.tiers:
-        line = Text.assemble((printable(tier["tier"], 40), "bold"), ": ")
+        line = Text(printable(tier["tier"], 40), "bold").append(": ")
         if answer.fits:
-            line.append(f"first token {seconds(tier['ttft_reload_s'])}, ").append_text(_winner(tier)).append("; ")
+            line.append(f"first token {seconds(tier['ttft_reload_s'])}, ").append(_winner(tier)).append("; ")
         held = words.plural(tier["users_held"], "user")
         lines.append(line.append(f"{format_bytes(tier['capacity_bytes'])}, {held}, {words.rate(tier)}"))
     return lines
@@ -223,13 +211,12 @@ def _winner(tier: dict[str, Any]) -> Text:
     return _plain(words.winner(tier), "yellow" if tier["winner"] == words.RELOAD_LOSES else "green")
 
 
-def _footing(answer: Estimate) -> Group:
-    body: list[Any] = [Text()]
-    grid = _grid("left", "left")
-    for note in words.notes(answer):
-        grid.add_row(_plain("Note", "bold yellow" if answer.fits else "bold red"), _plain(note))
+def _footing(answer: Estimate, terminal: Terminal) -> list[Text]:
+    noted = "bold yellow" if answer.fits else "bold red"
     names = "; ".join(a["name"] for a in answer.assumptions)
-    grid.add_row("Assumes", _plain(f"{answer.inputs['assumptions']}: {names}"))
-    grid.add_row("Sources", _plain(words.provenance_line(answer), "dim"))
-    body.append(grid)
-    return Group(*body)
+    rows = [
+        *((Text("Note", noted), _plain(note)) for note in words.notes(answer)),
+        (Text("Assumes"), _plain(f"{answer.inputs['assumptions']}: {names}")),
+        (Text("Sources"), _plain(words.provenance_line(answer), "dim")),
+    ]
+    return [Text(), *aligned(rows, "ll", terminal.width)]
