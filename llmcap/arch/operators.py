@@ -17,6 +17,8 @@ from llmcap.arch.structure import Parallelism, Structure
 
 #: Activations between operators travel in bf16.
 RESIDUAL_BYTES = 2.0
+#: A partial attention output comes with the log of its sum of exponentials for each query and head, in fp32.
+WEIGHT_BYTES = 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,8 @@ class Exchange:
     """[B] per token of the step."""
     span: int
     """Devices the group stretches over, to tell which link it crosses."""
+    decode_only: bool = False
+    """Not in prefill, where ring attention sends its own messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +184,7 @@ def operator_table(
         gemms=tuple(gemms),
         head=head,
         experts=tuple(experts),
-        exchanges=tuple(_exchanges(structure, activation_dtype, p)),
+        exchanges=(*_exchanges(structure, activation_dtype, p), *_merges(attention, p)),
         streams=tuple(streams),
         attention=tuple(attention),
         embedding_bytes_per_token=hidden * (weights.bytes_of("embedding") / p.tp + RESIDUAL_BYTES),
@@ -242,4 +246,18 @@ def _exchanges(structure: Structure, activation_dtype: str, p: Parallelism) -> l
             )
     if p.pp > 1:
         found.append(Exchange("stage hand-over", "send", float(p.pp - 1), 2, row / p.tp, p.tp * p.dp * p.cp * 2))
+    return found
+
+
+def _merges(attention: list[Attention], p: Parallelism) -> list[Exchange]:
+    """Decode with the keys spread over context-parallel ranks: partial outputs and their weights summed over them."""
+    if p.cp == 1:
+        return []
+    found = []
+    for op in attention:
+        work = op.work
+        if work.role == "attention":
+            width = work.v_dim if work.decode_v_dim is None else work.decode_v_dim
+            row = op.heads * (width * RESIDUAL_BYTES + WEIGHT_BYTES)
+            found.append(Exchange(f"{op.name}.merge", "all_reduce", float(op.layers), p.cp, row, p.tp * p.cp, True))
     return found
