@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -144,7 +145,7 @@ def reserved_bytes(
         per_slot = slot_bytes(term, kv_dtype, structure)
         if term.record_bytes is not None and kv_dtype == "fp8":
             per_slot = term.record_bytes
-        copies = tp * ways(term.units, tp)
+        stored = tp * math.ceil(term.units / tp)  # of units pieces; divided last, so that whole bytes stay whole
         if term.constant:
             slots: Array | float = 1.0
         else:
@@ -152,7 +153,7 @@ def reserved_bytes(
             kept = t if whole else np.minimum(t, float(term.cap or 0))
             rounded = np.ceil(kept / block) * block
             slots = np.ceil(rounded / term.stride) if term.stride > 1 else rounded
-        total = total + layers * copies * per_slot * slots
+        total = total + layers * stored * per_slot * slots / term.units
     return total
 
 

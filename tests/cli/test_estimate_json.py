@@ -162,3 +162,11 @@ def test_sessions_beyond_a_tier_are_told(llmcap: Callable[..., Any]) -> None:
     assert answer["inputs"]["sessions"] == 1000
     assert any("dram holds" in warning for warning in answer["warnings"])
     assert not any("nvme holds" in warning for warning in answer["warnings"])
+
+
+def test_reserved_bytes_are_whole(llmcap: Callable[..., Any]) -> None:
+    """As published: 15,360 B a token over 5 heads, of which 8 devices keep 8; 1,001,000 tokens fill 62,563 blocks."""
+    results = llmcap("estimate", "--assumptions", "as-published", "--format", "json").json()["results"]
+    reserved = results["kv_bytes_total_reserved"]
+    assert isinstance(reserved, int)
+    assert reserved == 15_360 * 8 // 5 * 62_563 * 16
