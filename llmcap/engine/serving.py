@@ -81,8 +81,8 @@ def time_per_output_token(decode: Value, prefill: Value, clients: Value, output:
 
 
 def time_to_first_token(
-    alone: Value, prefill: Value, tpot: Value, clients: Value, excess: Value, output: Value, *, ahead: Value,
-    own: Value, burst: Value, slot: Value, running_steps: float, dispatch: float, waiting: float,
+    alone: Value, prefill: Value, tpot: Value, clients: Value, output: Value, *, ahead: Value, own: Value,
+    burst: Value, slot: Value, running_steps: float, dispatch: float,
 ) -> Array:  # fmt: skip
     """Mean time to first token under a closed loop whose clients all start at once.
 
@@ -90,8 +90,8 @@ def time_to_first_token(
     ----------
     alone, prefill, tpot : float or ndarray
         P1, P and the mean time between tokens. [s]
-    clients, excess, output : float or ndarray
-        Running clients of a replica, waiting ones per running one, output tokens.
+    clients, output : float or ndarray
+        Running clients of a replica, output tokens.
     ahead : float or ndarray
         Other clients whose prefill holds the engine up: those of the replica, or those of all replicas where experts
         span them and so all step together.
@@ -106,33 +106,30 @@ def time_to_first_token(
         Decode steps in progress or in flight when a prompt arrives.
     dispatch : float
         Host cost per square root of the clients. [s]
-    waiting : float
-        Share of a decode that a client beyond the pool waits, per client in it.
 
     Returns
     -------
     ndarray
-        own P1 + burst ahead P + running_steps tpot + dispatch sqrt(c) + (slot / c + waiting excess) o tpot; the
-        terms with tpot only where c > 1. [s]
+        own P1 + burst ahead P + running_steps tpot + dispatch sqrt(c) + slot o tpot / c; the terms with tpot only
+        where c > 1. Waiting for a place in the pool comes on top. [s]
 
     Examples
     --------
     One client alone: P1 and its dispatch.
 
-    >>> float(time_to_first_token(0.25, 0.2, 0.01, 1, 0.0, 100, ahead=0, own=1, burst=0.05, slot=0, running_steps=2,
-    ...                           dispatch=0.0, waiting=0.8))
+    >>> float(time_to_first_token(0.25, 0.2, 0.01, 1, 100, ahead=0, own=1, burst=0.05, slot=0, running_steps=2,
+    ...                           dispatch=0.0))
     0.25
     """
     clients = np.asarray(clients, dtype=np.float64)
     others = np.maximum(clients - 1.0, 0.0)
     several = np.minimum(others, 1.0)
-    decode = output * tpot
     return np.asarray(
         own * alone
         + burst * ahead * prefill
         + running_steps * tpot * several
         + dispatch * np.sqrt(clients)
-        + (slot * several / clients + waiting * excess) * decode
+        + slot * several / clients * output * tpot
     )
 
 
@@ -226,28 +223,28 @@ def running_at(rate: Value, stay: Callable[[Array], Value], most: Value) -> Arra
     return (low + high) / 2.0
 
 
-def rate_of_clients(clients: Value, cycle: Callable[[Array], Value], most: Value) -> Array:
-    """Requests a second of a closed loop, by Little's law: X = c / cycle(X).
+def running_of_clients(clients: Value, present: Callable[[Array], Value], most: Value) -> Array:
+    """Sequences that run in a closed loop: B such that present(B) clients are in the system.
 
     Parameters
     ----------
     clients : float or ndarray
         c. [1]
-    cycle : callable
-        Time from sending a request to its last token when X requests a second arrive; never falls. [s]
+    present : callable
+        Requests that run or wait when B run, by Little's law; rises, `inf` where no steady state is left. [1]
     most : float or ndarray
-        Rate at which the system saturates. [1/s]
+        Sequences that the replicas can run.
 
     Returns
     -------
     ndarray
-        [1/s]
+        [1]
 
     Examples
     --------
-    8 clients, 2 s each: 4 requests a second.
+    Half as many wait as run: 6 clients, 4 run.
 
-    >>> round(float(rate_of_clients(8, lambda x: 2.0 + 0.0 * x, 100.0)), 6)
+    >>> round(float(running_of_clients(6, lambda b: 1.5 * b, 100.0)), 6)
     4.0
     """
     clients = np.asarray(clients, dtype=np.float64)
@@ -255,9 +252,9 @@ def rate_of_clients(clients: Value, cycle: Callable[[Array], Value], most: Value
     low, high = np.zeros(shape), np.array(np.broadcast_to(most, shape), dtype=np.float64)
     for _ in range(_HALVINGS):
         middle = (low + high) / 2.0
-        more = middle * cycle(middle) < clients
-        low, high = np.where(more, middle, low), np.where(more, high, middle)
-    return (low + high) / 2.0
+        fewer = present(middle) < clients
+        low, high = np.where(fewer, middle, low), np.where(fewer, high, middle)
+    return low
 
 
 def tokens_per_step(acceptance: Value, drafted: int) -> Array:

@@ -114,7 +114,7 @@ class Serving(Part):
     dispatch: Seconds
     """Cost of admission per square root of the clients of a replica."""
     waiting: NonNegative
-    """Share of a decode that each client beyond the pool waits, per client in it."""
+    """Wait for a place in the pool over that of a lasting steady state, by Little's law; short runs wait less."""
     admission: Literal["mean", "full"] = "mean"
     """Length by which the pool admits a sequence: what it holds on average, or all it may come to hold."""
     saturated_experts: Factor = 1.0
@@ -196,7 +196,7 @@ class Engine(Document):
     decode: Overhead
     streams: Streams
     reloads: Reloads
-    kernels: Kernels = Kernels()
+    kernels: Kernels = Kernels.model_construct()
     serving: Serving | None = None
     sources: tuple[Source, ...]
     notes: str = ""

@@ -40,7 +40,7 @@ def test_time_per_output_token_counts_each_other_client_once() -> None:
 
 def test_one_client_waits_for_nobody() -> None:
     ttft = serving.time_to_first_token(
-        0.3, 0.2, 0.01, 1, 0.0, 500, ahead=0, own=1.0, burst=0.5, slot=1.0, running_steps=3.0, dispatch=0.0, waiting=1.0
+        0.3, 0.2, 0.01, 1, 500, ahead=0, own=1.0, burst=0.5, slot=1.0, running_steps=3.0, dispatch=0.0
     )
     assert float(ttft) == pytest.approx(0.3)
 
@@ -50,12 +50,12 @@ def test_a_burst_of_ten_prompts_per_client_waits_a_twentieth() -> None:
     waits = [i * 0.2 for i in range(16)]
     mean_over_ten_waves = sum(waits) / 16 / 10
     ttft = serving.time_to_first_token(
-        0.0, 0.2, 0.0, 16, 0.0, 1, ahead=15, own=1.0, burst=0.05, slot=0.0, running_steps=0.0, dispatch=0.0, waiting=0.0
+        0.0, 0.2, 0.0, 16, 1, ahead=15, own=1.0, burst=0.05, slot=0.0, running_steps=0.0, dispatch=0.0
     )
     assert float(ttft) == pytest.approx(mean_over_ten_waves)
 
 
-def test_clients_beyond_the_pool_wait_a_decode_for_each_that_runs() -> None:
+def test_clients_beyond_the_pool_wait() -> None:
     running, excess = serving.admitted(np.array([30.0, 60.0]), 40.0)
     assert list(running) == [30.0, 40.0]
     assert excess == pytest.approx([0.0, 0.5])
@@ -81,13 +81,13 @@ def test_no_more_run_than_there_are_slots() -> None:
     assert float(serving.running_at(30.0, lambda b: 1.0 + 0.05 * b, 512.0)) == pytest.approx(512.0)
 
 
-def test_a_closed_loop_ends_in_its_saturation() -> None:
-    # A cycle that grows without bound as 10 requests a second come near: X = c (1 - X / 10), X = 10 c / (10 + c).
-    def cycle(x: np.ndarray) -> np.ndarray:
-        return 1.0 / (1.0 - x / 10.0 + 1e-15)
+def test_a_closed_loop_comes_near_its_saturation_and_no_further() -> None:
+    # Of B that run, 10 / s each 1 s: a queue grows without bound as B nears 10. present = B / (1 - B / 10) = c.
+    def present(b: np.ndarray) -> np.ndarray:
+        return b / np.maximum(1.0 - b / 10.0, 1e-300)
 
     c = np.array([1.0, 10.0, 1e6])
-    assert serving.rate_of_clients(c, cycle, 10.0) == pytest.approx(10.0 * c / (10.0 + c))
+    assert serving.running_of_clients(c, present, 10.0) == pytest.approx(10.0 * c / (10.0 + c))
 
 
 @pytest.mark.parametrize("drafted", [1, 2, 4])

@@ -26,7 +26,7 @@ Array = NDArray[np.float64]
 FOLDS: Final = 5
 PRIOR_WEIGHT: Final = 1.0
 LOSS_SCALE: Final = 0.1
-WAITING: Final = 0.8
+WAITING: Final = 1.0
 #: Floor of expert kernels on families without a profile of their own. [us]
 ELSEWHERE_LAUNCH: Final = 45.0
 FAMILIES: Final = ("hopper", "blackwell")
@@ -127,13 +127,13 @@ class Composition:
         way: Callable[[str], Array] = lambda name: np.where(self.spread, q(f"spread.{name}"), q(f"fixed.{name}"))  # noqa: E731
         tpot = serving.time_per_output_token(decode, shared, t.each, self.output, way("interleave"))
         ttft = serving.time_to_first_token(
-            alone, shared, tpot, t.each, t.excess, self.output, ahead=t.ahead,
+            alone, shared, tpot, t.each, self.output, ahead=t.ahead,
             own=np.where(self.fixed & self.several, q("fixed.own"), 1.0), burst=way("burst"),
             slot=np.where(self.fixed, q("fixed.slot"), 0.0),
-            running_steps=q("running_steps"), dispatch=1e-6 * q("dispatch"), waiting=WAITING,
+            running_steps=q("running_steps"), dispatch=1e-6 * q("dispatch"),
         )  # fmt: skip
-        after = np.maximum(self.output - 1.0, 0.0) * tpot
-        stay = ttft - WAITING * t.excess * self.output * tpot + after
+        stay = ttft + np.maximum(self.output - 1.0, 0.0) * tpot
+        ttft = ttft + WAITING * t.excess * stay
         loop = t.dp * self.output * serving.completed(t.each, stay, decode, shared, self.output)
         tpot = np.where(self.batch, decode, tpot)
         ttft = np.where(self.batch, alone, ttft)

@@ -92,13 +92,23 @@ class ServingModel:
         """Whether each replica holds one sequence at its full length."""
         return np.asarray(self.reserved(context + output) <= self.pool)
 
-    def admitted(self, clients: Array, context: Array, output: Array) -> tuple[Array, Array]:
+    def slots(self, context: Array, cached: Array, output: Array) -> Array:
+        """Sequences that each replica decodes at most, one at least.
+
+        The pool decides, or the prompts: every step decodes a token of each sequence and prefills at most a chunk C, so
+        that no more than o C / n of them are past their prompt in a lasting steady state; the others wait for theirs.
+        """
+        p = self.setting.parallelism
+        fed = output * self.setting.chunk_tokens * p.pp / np.maximum(context - cached, 1.0)
+        return np.maximum(np.minimum(self.held(context, output) / p.dp, fed), 1.0)
+
+    def admitted(self, clients: Array, context: Array, cached: Array, output: Array) -> tuple[Array, Array]:
         """Clients that run, and how many more wait for each that runs."""
-        held = self.held(context, output)
+        dp = self.setting.parallelism.dp
+        most = dp * self.slots(context, cached, output)
         if self.took_place:
-            return serving.admitted(clients, held)
-        # What is held on average may be a fraction; one sequence at least runs where one fits.
-        running = np.minimum(clients, np.maximum(held, 1.0))
+            return serving.admitted(clients, most)
+        running = np.minimum(clients, most)
         return running, clients / running - 1.0
 
     # -- work ------------------------------------------------------------------------------------------------------
@@ -163,22 +173,22 @@ class ServingModel:
         c, n, k, o = (np.asarray(v, dtype=np.float64) for v in np.broadcast_arrays(clients, context, cached, output))
         dp = self.setting.parallelism.dp
         way = getattr(self.engine, load)
-        running, excess = self.admitted(c, n, o)
+        running, excess = self.admitted(c, n, k, o)
         each = np.maximum(running / dp, 1.0)
         decode = self.decode(each, n, o)
         shared = self.prefill_shared(n - k, k)
         tpot = serving.time_per_output_token(decode, shared, each, o, way.interleave)
         ttft = serving.time_to_first_token(
-            self.prefill_alone(n - k, k), shared, tpot, each, excess, o,
+            self.prefill_alone(n - k, k), shared, tpot, each, o,
             ahead=self.ahead(running, each), own=np.where(c > dp, way.own, 1.0), burst=way.burst, slot=way.slot,
-            running_steps=self.engine.running_steps, dispatch=self.engine.dispatch, waiting=self.engine.waiting,
+            running_steps=self.engine.running_steps, dispatch=self.engine.dispatch,
         )  # fmt: skip
-        queue = self.engine.waiting * excess * o * tpot
-        stay = ttft - queue + np.maximum(o - 1.0, 0.0) * tpot
+        stay = ttft + np.maximum(o - 1.0, 0.0) * tpot
+        queue = self.engine.waiting * excess * stay
         busiest = np.minimum(running, dp)  # replicas with anything to do
         rate = busiest * serving.completed(running / busiest, stay, decode, shared, o)
         return {
-            "tpot_s": tpot, "ttft_s": ttft, "queue_s": queue, "output_tok_per_s": rate * o, "running": running,
+            "tpot_s": tpot, "ttft_s": ttft + queue, "queue_s": queue, "output_tok_per_s": rate * o, "running": running,
             "waiting": c - running,
         }  # fmt: skip
 
@@ -201,35 +211,35 @@ class ServingModel:
 
         Notes
         -----
-        Of each replica with arrivals x, B sequences running: TPOT = D(B) + i B P / o, where a request meets B others
-        (arrivals see time averages); a request stays for its own prefill, the steps in progress and its decode, which
-        gives B by Little's law. Before its prefill it waits for those in front (M/D/1 on P) and for a slot of the pool
-        (M/D/m on the stay).
+        Of each replica with arrivals x, B sequences running: TPOT = D(B) + B P / o, where a request meets B others
+        (arrivals see time averages) and steps do the work of both phases one after another; a request stays for its
+        own prefill, the steps in progress and its decode, which gives B by Little's law. Before its prefill it waits
+        for those in front (M/D/1; a prompt keeps the prefill busy for P and the decode parts of its n / C steps) and
+        for a slot (M/D/m on the stay).
         """
         x, n, k, o = (np.asarray(v, dtype=np.float64) for v in np.broadcast_arrays(rate, context, cached, output))
-        dp = self.setting.parallelism.dp
-        most = self.saturated(n, k, o)["output_tok_per_s"] / o / dp
-        own = x / dp
+        own = x / self.setting.parallelism.dp
+        most = self.capacity(n, k, o) / self.setting.parallelism.dp
         alone, shared = self.prefill_alone(n - k, k), self.prefill_shared(n - k, k)
-        interleave = self.engine.spread.interleave
-        slots = np.maximum(self.held(n, o) / dp, 1.0)
-        mixed_steps = np.ceil((n - k) / self.setting.chunk_tokens)
+        slots = self.slots(n, k, o)
+        steps = (n - k) / self.setting.chunk_tokens
+        further = np.ceil(steps) - 1.0  # steps of a prompt whose decode part is not among the running steps
 
         def times(b: Array) -> tuple[Array, Array, Array]:
             decode = self.decode(np.maximum(b, 1.0), n, o)
-            tpot = serving.time_per_output_token(decode, shared, b + 1.0, o, interleave)
-            first = (
-                alone + mixed_steps * np.minimum(b, 1.0) * self.attention_of(np.maximum(b, 1.0), n, o)
-                + self.engine.running_steps * tpot * np.minimum(b, 1.0)
-                + self.engine.dispatch * np.sqrt(np.maximum(b, 1.0))
-            )  # fmt: skip
-            stay = np.maximum(first + np.maximum(o - 1.0, 0.0) * tpot, o * decode + b * shared)
-            return tpot, first, stay
+            tpot = serving.time_per_output_token(decode, shared, b + 1.0, o, 1.0)
+            host = self.engine.dispatch * np.sqrt(np.maximum(b, 1.0))
+            first = alone + (self.engine.running_steps * tpot + further * decode) * np.minimum(b, 1.0) + host
+            return tpot, first, first + np.maximum(o - 1.0, 0.0) * tpot
 
         running = serving.running_at(own, lambda b: times(b)[2], slots)
         tpot, first, stay = times(running)
-        together = any(op.pool > 1 for op in self.setting.operators.experts)
-        queue = queueing.delay(x if together else own, shared) + queueing.slot_delay(stay, slots, own / most)
+        decode = self.decode(np.maximum(running, 1.0), n, o)
+        # Below saturation the prefill is never wholly busy; rounding must not make it so.
+        busy = np.minimum(
+            shared + steps / self.setting.parallelism.pp * decode * np.minimum(running, 1.0), 0.999999 / own
+        )
+        queue = queueing.delay(own, busy) + queueing.slot_delay(stay, slots, own / most)
         gap = np.where(own < most, 0.0, np.nan)
         return {
             "tpot_s": tpot + gap, "ttft_s": first + queue.mean + gap,
@@ -237,14 +247,14 @@ class ServingModel:
             "running": x * stay + gap, "waiting": x * queue.mean + gap,
         }  # fmt: skip
 
-    def attention_of(self, each: Value, context: Value, output: Value) -> Array:
-        """Decode attention of `each` sequences, which a step that also prefills still has to do. [s]"""
-        m, after = np.maximum(each / self.setting.parallelism.pp, 1.0), np.maximum(output - 1.0, 1.0)
-        total: Value = 0.0
-        for op in self.setting.operators.attention:
-            cost = self.steps.decode_attention(op, m, context, after)
-            total = total + cost.serial - cost.overhead
-        return np.asarray(total * self.setting.assumptions.scales.decode)
+    def capacity(self, context: Array, cached: Array, output: Array) -> Array:
+        """Requests a second of all replicas at saturation: as `saturated`, with no more slots than prompts can feed."""
+        slots = self.slots(context, cached, output)
+        busy = self._saturated()
+        shared = busy.prefill_shared(context - cached, cached)
+        fed = serving.throughput(slots, busy.decode(slots, context, output), shared, output) / output
+        rate = self.setting.parallelism.dp * self.engine.saturated_rate * fed
+        return np.asarray(np.minimum(rate, self.saturated(context, cached, output)["output_tok_per_s"] / output))
 
     def batch(self, size: ArrayLike, context: ArrayLike, cached: ArrayLike, output: ArrayLike) -> dict[str, Array]:
         """One static batch: prefill of all prompts, then decode of all; in rounds when the pool holds fewer.
