@@ -82,7 +82,7 @@ def time_per_output_token(decode: Value, prefill: Value, clients: Value, output:
 
 def time_to_first_token(
     alone: Value, prefill: Value, tpot: Value, clients: Value, output: Value, *, ahead: Value, own: Value,
-    burst: Value, slot: Value, running_steps: float, dispatch: float,
+    burst: Value, slot: Value, running_steps: Value, dispatch: float,
 ) -> Array:  # fmt: skip
     """Mean time to first token under a closed loop whose clients all start at once.
 
@@ -102,8 +102,8 @@ def time_to_first_token(
         the start it is 1 / (2 n): 0.05 for ten.
     slot : float
         Share of a decode that a request waits for a slot, over the clients.
-    running_steps : float
-        Decode steps in progress or in flight when a prompt arrives.
+    running_steps : float or ndarray
+        Decode steps in progress or in flight when a prompt arrives, or made before the scheduler looks at it.
     dispatch : float
         Host cost per square root of the clients. [s]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import statistics
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -75,6 +76,41 @@ def test_lengths_of_the_nightly_benchmark_are_nine_tenths_of_the_nominal_ones() 
     fixed = measured_row(ROW | {"source": source, "date": "", "isl": "1024", "osl": "8192"})
     assert (fixed.protocol, fixed.isl) == ("fixed", 1024.0)
     assert measured_row(ROW).protocol == "fixed"
+
+
+@pytest.mark.parametrize(
+    ("change", "steps"),
+    [
+        # --scheduler-recv-interval 30 from 16 clients on: (30 - 1) / 2 steps on average; 10 below.
+        ({"engine": "sglang", "model": "deepseek-ai/DeepSeek-R1", "hardware": "dgx-b200", "concurrency": "16"}, 14.5),
+        ({"engine": "sglang", "model": "Qwen/Qwen3.5-397B-A17B", "hardware": "dgx-b300", "concurrency": "8"}, 4.5),
+        ({"engine": "sglang", "model": "Qwen/Qwen3.5-397B-A17B", "hardware": "dgx-b300", "concurrency": "64",
+          "weight_dtype": "fp8", "engine_version": "0.5.10.post1"}, 4.5),
+        ({"engine": "sglang", "model": "deepseek-ai/DeepSeek-R1", "hardware": "dgx-h200", "concurrency": "64"}, 0.0),
+        # batch_wait_timeout_iters 20 at 1,024 in and out below 8 devices.
+        ({"engine": "trtllm", "model": "meta-llama/Llama-3.1-70B", "isl": "1024", "osl": "1024", "tp": "4"}, 20.0),
+        ({"engine": "trtllm", "model": "meta-llama/Llama-3.1-70B", "isl": "1024", "osl": "1024", "tp": "8"}, 0.0),
+        ({"engine": "trtllm", "model": "meta-llama/Llama-3.1-70B", "isl": "8192", "osl": "1024", "tp": "4"}, 0.0),
+        ({"engine": "vllm", "model": "meta-llama/Llama-3.1-70B", "isl": "1024", "osl": "1024", "tp": "4"}, 0.0),
+    ],
+)  # fmt: skip
+def test_published_launch_scripts_let_prompts_wait(change: dict[str, str], steps: float) -> None:
+    row = ROW | {"source": "AIConfigurator-core 0.12.0 silicon_sample.csv (Apache-2.0)", "date": "2026-04-18"} | change
+    assert measured_row(row).wait_steps == steps
+    assert measured_row(row | {"date": ""}).wait_steps == 0.0, "undated rows are not of that benchmark"
+    assert measured_row(row | {"source": "mine"}).wait_steps == 0.0
+
+
+def test_a_prompt_that_waits_for_steps_has_its_first_token_that_much_later() -> None:
+    row = ROW | {
+        "source": "silicon_sample.csv", "date": "2025-10-29", "engine": "trtllm", "model": "meta-llama/Llama-3.1-70B",
+        "hardware": "dgx-h200", "weight_dtype": "fp8", "devices": "4", "tp": "4", "isl": "1024", "osl": "1024",
+    }  # fmt: skip
+    waiting = [measured_row(row | {"metric": m}) for m in ("ttft_s", "tpot_s")]
+    at_once = [replace(r, wait_steps=0.0) for r in waiting]
+    (late, tpot), (early, same) = ([p.predicted for p in predict(rows)[0]] for rows in (waiting, at_once))
+    assert tpot == same
+    assert late - early == pytest.approx(20.0 * tpot, rel=1e-9)
 
 
 def test_batches_and_saturation_are_told_by_source_and_load() -> None:

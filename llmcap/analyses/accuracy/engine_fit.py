@@ -102,6 +102,7 @@ class Composition:
         self.output = np.array([r.osl for r in rows])
         self.prompt = np.array([r.isl for r in rows])
         self.new = np.array([r.isl - r.cached for r in rows])
+        self.wait_steps = np.array([r.wait_steps for r in rows])
         self.several = np.array([not r.concurrency <= float(dp) for r, dp in zip(rows, t.dp, strict=True)])
         self.per_device = np.where(self.metric == "output_tok_per_s_per_device", t.devices, 1.0)
         self.members = {f: t.family == f for f in FAMILIES}
@@ -130,7 +131,7 @@ class Composition:
             alone, shared, tpot, t.each, self.output, ahead=t.ahead,
             own=np.where(self.fixed & self.several, q("fixed.own"), 1.0), burst=way("burst"),
             slot=np.where(self.fixed, q("fixed.slot"), 0.0),
-            running_steps=q("running_steps"), dispatch=1e-6 * q("dispatch"),
+            running_steps=q("running_steps") + self.wait_steps, dispatch=1e-6 * q("dispatch"),
         )  # fmt: skip
         stay = ttft + np.maximum(self.output - 1.0, 0.0) * tpot
         ttft = ttft + WAITING * t.excess * stay

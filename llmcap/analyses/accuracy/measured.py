@@ -120,7 +120,7 @@ def _group(model: ServingModel, rows: Sequence[MeasuredRow], members: list[int])
         elif protocol == "batch":
             answer = model.batch(clients, context, cached, output)
         else:
-            answer = model.closed_loop(clients, context, cached, output, protocol)  # type: ignore[arg-type]
+            answer = model.closed_loop(clients, context, cached, output, protocol, take("wait_steps"))  # type: ignore[arg-type]
         devices = model.setting.parallelism.devices
         for j, i in enumerate(here):
             value = _metric(rows[i], {name: float(v[j]) for name, v in answer.items()}, devices)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
+from llmcap.analyses.accuracy.launch_scripts import wait_steps
 from llmcap.errors import DocumentError, Problem, did_you_mean, printable
 from llmcap.specs.bounded_files import read_bounded
 
@@ -66,6 +67,8 @@ class MeasuredRow:
     metric: str
     value: float
     """NaN when empty."""
+    wait_steps: float = 0.0
+    """Decode steps that a prompt waits by a launch option, see `launch_scripts`."""
 
     @property
     def setting(self) -> tuple[object, ...]:
@@ -202,6 +205,7 @@ def measured_row(row: dict[str, str]) -> MeasuredRow:
         protocol=protocol,
         metric=row["metric"],
         value=_value(row),
+        wait_steps=wait_steps(row),
     )
 
 

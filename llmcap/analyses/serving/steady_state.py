@@ -153,8 +153,9 @@ class ServingModel:
     # -- load ------------------------------------------------------------------------------------------------------
 
     def closed_loop(
-        self, clients: ArrayLike, context: ArrayLike, cached: ArrayLike, output: ArrayLike, load: LoadKind = "spread"
-    ) -> dict[str, Array]:
+        self, clients: ArrayLike, context: ArrayLike, cached: ArrayLike, output: ArrayLike, load: LoadKind = "spread",
+        wait_steps: ArrayLike = 0.0,
+    ) -> dict[str, Array]:  # fmt: skip
         """Mean TPOT and TTFT, and output tokens a second, of c clients that each send one request after another.
 
         Parameters
@@ -163,6 +164,9 @@ class ServingModel:
             Clients over all replicas; tokens of each request.
         load : {'spread', 'fixed'}
             Whether lengths vary from request to request.
+        wait_steps : array_like
+            Decode steps that a prompt waits by a launch option: half of SGLang's --scheduler-recv-interval,
+            TensorRT-LLM's batch_wait_timeout_iters.
 
         Returns
         -------
@@ -181,7 +185,8 @@ class ServingModel:
         ttft = serving.time_to_first_token(
             self.prefill_alone(n - k, k), shared, tpot, each, o,
             ahead=self.ahead(running, each), own=np.where(c > dp, way.own, 1.0), burst=way.burst, slot=way.slot,
-            running_steps=self.engine.running_steps, dispatch=self.engine.dispatch,
+            running_steps=self.engine.running_steps + np.asarray(wait_steps, dtype=np.float64),
+            dispatch=self.engine.dispatch,
         )  # fmt: skip
         stay = ttft + np.maximum(o - 1.0, 0.0) * tpot
         queue = self.engine.waiting * excess * stay
