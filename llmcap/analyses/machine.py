@@ -65,6 +65,14 @@ class Machine:
             )  # fmt: skip
         return Fabric(self.nic_bandwidth)
 
+    def levels(self, span: int, ranks: int) -> tuple[Fabric | None, int]:
+        """The link inside a server and the servers of a group of `ranks` ranks that stretches over `span` devices.
+
+        None where the group has one rank in each server, or stays in one.
+        """
+        servers = min(math.ceil(span / self.server.devices), ranks)
+        return (Fabric(self.server.scale_up.bandwidth) if 1 < servers < ranks else None), servers
+
 
 def compose(options: Options, engine: Engine, transfers: Transfers) -> Machine:
     """Load a server, change its parts as the options say, and lay out its paths.

@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 from llmcap.analyses import fits
 from llmcap.analyses.context_parallel import merged_bytes, ring_cost, ring_messages
 from llmcap.analyses.setting import Setting
-from llmcap.arch.attention import attended_pairs, attended_slots
+from llmcap.arch.attention import attended_pairs, attended_slots, longest_sight
 from llmcap.arch.dtypes import bytes_per_element
-from llmcap.arch.operators import Attention, Exchange, Experts, Gemm, OperatorTable, Stream
+from llmcap.arch.operators import Attention, Exchange, Experts, Gemm, Stream, layer_kinds
 from llmcap.arch.parts import AttentionWork
 from llmcap.engine import collectives, kernels
 from llmcap.engine.cost import Cost, Value
 from llmcap.engine.pipeline import pipeline_share
+from llmcap.engine.ring import RingMessages
 from llmcap.specs.engine import ExpertKernels, FamilyKernels
 
 Array = NDArray[np.float64]
@@ -133,7 +134,10 @@ class StepModel:
             )  # fmt: skip
         size = m * op.bytes_per_token
         if op.kind == "all_reduce":
-            cost = collectives.all_reduce(size, op.ranks, 1.0, fabric=fabric, params=params)
+            inner, servers = self.setting.machine.levels(op.span, op.ranks)
+            cost = collectives.all_reduce(
+                size, op.ranks, 1.0, fabric=fabric, params=params, inner=inner, servers=servers
+            )
             return cost if params is None else cost.scaled(self._all_reduce_factor(phase), 1.0)
         if op.kind == "send":
             return collectives.send(size, 1.0, fabric=fabric, params=params)
@@ -257,10 +261,13 @@ class StepModel:
 
     def ring(self, op: Attention, kernel: Cost, users: Value, new: Value, cached: Value, steps: Value) -> Cost:
         """Messages of ring attention that the kernel does not hide, all layers."""
-        cp = self.setting.parallelism.cp
-        messages = ring_messages(op, users * new / cp, users * self._slots_read(op.work, new, cached), cp)
         attention = (kernel.compute + kernel.memory) * (1.0 / op.layers)
-        return ring_cost(self.setting, messages, attention, steps) * op.layers
+        return ring_cost(self.setting, self.messages(op, users, new, cached), attention, steps) * op.layers
+
+    def messages(self, op: Attention, users: Value, new: Value, cached: Value) -> RingMessages:
+        """What one context-parallel rank sends in one layer, all steps."""
+        cp = self.setting.parallelism.cp
+        return ring_messages(op, users * new / cp, users * self._slots_read(op.work, new, cached), cp)
 
     def _slots_read(self, work: AttentionWork, new: Value, cached: Value) -> Array:
         """Slots that the steps of one prompt read, each once per step."""
@@ -391,20 +398,3 @@ class StepModel:
             return cost.serial
         r = self.setting.assumptions.roofline
         return np.maximum(np.maximum(cost.compute / r.compute, cost.memory / r.memory), cost.network / r.network)
-
-
-def layer_kinds(table: OperatorTable) -> tuple[int, int, int]:
-    """Layers with a recurrent scan, with latent attention, and with routed experts.
-
-    Latent attention is told by its decode form, in which queries meet the compressed cache itself.
-    """
-    recurrent = sum(op.layers for op in table.streams if op.flop_per_token > 0.0)
-    latent = sum(op.layers for op in table.attention if op.work.decode_qk_dim is not None)
-    return recurrent, latent, sum(op.layers for op in table.experts)
-
-
-def longest_sight(work: AttentionWork) -> float:
-    """Most tokens one query of this work can attend to."""
-    if work.selects is not None:
-        return float(work.selects * work.stride)
-    return np.inf if work.window is None else float(work.window)

@@ -226,3 +226,10 @@ def compressed_part(name: str, a: CompressedAttention, hidden: int) -> LayerPart
             AttentionWork("index", index.heads, index.head_dim, 0, index.head_dim, 1, stride=a.ratio, role="index")
         )
     return LayerPart(name, kind, tuple(matrices), vectors, tuple(states), tuple(work), elementwise=4 * a.heads * d)
+
+
+def longest_sight(work: AttentionWork) -> float:
+    """Most tokens that one query of a work can attend to; infinite without a bound. [tokens]"""
+    if work.selects is not None:
+        return float(work.selects * work.stride)
+    return np.inf if work.window is None else float(work.window)

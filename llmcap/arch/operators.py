@@ -261,3 +261,13 @@ def _merges(attention: list[Attention], p: Parallelism) -> list[Exchange]:
             row = op.heads * (width * RESIDUAL_BYTES + WEIGHT_BYTES)
             found.append(Exchange(f"{op.name}.merge", "all_reduce", float(op.layers), p.cp, row, p.tp * p.cp, True))
     return found
+
+
+def layer_kinds(table: OperatorTable) -> tuple[int, int, int]:
+    """Layers with a recurrent scan, with latent attention, and with routed experts.
+
+    Latent attention is told by its decode form, in which queries meet the compressed cache itself.
+    """
+    recurrent = sum(op.layers for op in table.streams if op.flop_per_token > 0.0)
+    latent = sum(op.layers for op in table.attention if op.work.decode_qk_dim is not None)
+    return recurrent, latent, sum(op.layers for op in table.experts)

@@ -79,6 +79,4 @@ def ring(
     meanwhile = attention / ranks
     keys = hops * np.maximum(messages.keys / rate - meanwhile, 0.0)
     queries = hops * np.maximum(messages.queries / rate - meanwhile, 0.0) + back / rate
-    return banded(
-        params.low, params.high, network=np.minimum(keys, queries), overhead=launches * (hops * params.alpha)
-    )
+    return banded(params.low, params.high, network=np.minimum(keys, queries), overhead=launches * (hops * params.alpha))

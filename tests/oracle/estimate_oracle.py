@@ -131,20 +131,37 @@ class Oracle(Operators):
         P = self.peak(self.attention)
         flop = flop_pairs * 2.0 * (qk + v) * heads / c.cp / P
         moved = queries / c.cp * heads * (qk * self.width(self.attention) + 2.0 * v) + keys * slot / c.cp
+        if self.calibrated and c.cp > 1:  # all partial outputs but the first are written and read once more
+            moved += (c.cp - 1) * 2 * 2.0 * queries / c.cp * heads * v
         byte = moved / self.W
         if not self.calibrated:
-            return Cost(flop, byte, 0.0, 0.0, 0.0, 0.0, flop, byte)
+            t = Cost(flop, byte, 0.0, 0.0, 0.0, 0.0, flop, byte)
+            if c.cp > 1:
+                t.add(self.ring(*self.ring_bytes(block, keys, queries), 0.0, 0.0))
+            return t
         fit = self.fit("prefill_attention", self.attention)
         # A unit as fast as an H100's works on one tile of 128 queries, a faster one on more in proportion.
         at_once = max(self.peaks["bf16"] / self.units / (989e12 / 132.0), 1.0)
         tail = fit["tail"] * rows / c.cp / 128.0 * self.units * at_once * 2.0 * (qk + v) * 128.0 * 128.0
-        t = banded(fit, (flop * P + tail) / (fit["e"] * P), byte / fit["w"], 0.0, launches * fit["t0"], flop, byte)
+        t = banded(
+            fit, (flop * P + tail) / (fit["e"] * P), byte / fit["w"], 0.0, launches * c.cp * fit["t0"], flop, byte
+        )
         if (beyond := self.rules.get("extrapolation")) is not None:
             first, whole = number(beyond["measured_tokens"]), number(beyond["full_at_tokens"])
             ramp = min(max(math.log(end / first) / math.log(whole / first), 0.0), 1.0)
             t.parts[4] *= 1.0 - (1.0 - beyond["low"]) * ramp
             t.parts[5] *= 1.0 + (beyond["high"] - 1.0) * ramp
+        if c.cp > 1:
+            t.add(self.ring(*self.ring_bytes(block, keys, queries), t.parts[0] + t.parts[1], launches))
         return t
+
+    def ring_bytes(self, block: Doc, keys: float, queries: float) -> tuple[float, float, float]:
+        """Of one rank: keys and values a hop, queries a hop, partial outputs of all ranks' shares of the queries."""
+        c = self.case
+        qk, v, elements, pieces = attention_widths(block)
+        slot = elements * math.ceil(pieces / c.tp) / pieces * self.width(self.kv)
+        own = queries / c.cp * block["heads"] / c.tp
+        return keys * slot / c.cp, own * qk * self.width(self.attention), own * (2.0 * v + 4.0) * c.cp
 
     # -- prefill -------------------------------------------------------------------------------------------------------
 
@@ -274,6 +291,10 @@ class Oracle(Operators):
             block = layer[0]
             heads = block["heads"] / c.tp
             qk, v, elements, pieces = attention_widths(block, absorbed=True)
+            if c.cp > 1:  # every rank holds a part of the keys: partial outputs are summed over them
+                summed = self.collective("all_reduce", m * heads * (2.0 * v + 4.0), c.cp, c.tp * c.cp)
+                factor = self.kernels.get("decode_all_reduce", 1.0) if self.calibrated else 1.0
+                total.add(summed.scaled(factor, 1.0) if self.calibrated else summed)
             P = self.peak("bf16" if self.calibrated else self.attention)
             flop = m * attended * 2.0 * (qk + v) * heads / c.cp / P
             slot = elements * math.ceil(pieces / c.tp) / pieces * self.width(self.kv)

@@ -206,8 +206,14 @@ class Operators:
         B = number(self.server["scale_up"]["bandwidth"]) if inside else self.nic_per_device
         ring = 2.0 * (ranks - 1) / ranks
         crossing = size * (ranks - 1) / ranks
+        servers = min(math.ceil(span / self.server["devices"]), ranks)
+        levels = kind == "all_reduce" and 1 < servers < ranks
+        inner, each = number(self.server["scale_up"]["bandwidth"]), ranks / servers
         if not self.calibrated:
             moved = {"all_reduce": size * min(ring, 1.0 + 1.0 / ranks), "all_to_all": crossing, "send": size}[kind]
+            if levels:
+                within = min(2.0 - 2.0 / each, 1.0 + 1.0 / each) * size / inner
+                return Cost(0.0, 0.0, max(within, min(2.0 - 2.0 / servers, 1.0 + 1.0 / servers) * size / each / B))
             return Cost(0.0, 0.0, moved / B)
         table = self.fits["collectives"]
         fit = {k: number(v) for k, v in table["all_gather" if kind == "send" else kind].items()}
@@ -221,7 +227,14 @@ class Operators:
         one = alpha + (ranks - 1) * size / rate
         two = fit["two_shot"] * alpha + ring * size / rate
         three = fit["switch"] * math.log2(ranks) + (1.0 + 1.0 / ranks) * size / rate if switch else math.inf
-        return banded(fit, 0.0, 0.0, min(one, two, three), 0.0)
+        four = math.inf
+        if levels:  # gather inside each server, sum over the servers, spread inside
+            a, k = fit["alpha"], fit["two_shot"]
+            within = k * (a + fit["alpha_log2"] * math.log2(each)) + (2.0 - 2.0 / each) * size / (fit["beta"] * inner)
+            latency = a + fit["alpha_log2"] * math.log2(servers)
+            part = size / each / rate
+            four = within + min(latency + (servers - 1) * part, k * latency + (2.0 - 2.0 / servers) * part)
+        return banded(fit, 0.0, 0.0, min(one, two, three, four), 0.0)
 
     def all_reduce(self, size: float, phase: str) -> Cost:
         t = self.collective("all_reduce", size, self.case.tp, self.case.tp)
@@ -230,6 +243,22 @@ class Operators:
         if phase == "prefill":
             return t.scaled(self.family.get("prefill_all_reduce", 1.0), 1.0)
         return t.scaled(self.kernels.get("decode_all_reduce", 1.0), 1.0)
+
+    def ring(self, keys: float, queries: float, results: float, attention: float, launches: float) -> Cost:
+        """Messages of ring attention over the context-parallel ranks that one layer's attention does not hide."""
+        c = self.case
+        inside = c.tp * c.cp <= self.server["devices"]
+        B = number(self.server["scale_up"]["bandwidth"]) if inside else self.nic_per_device
+        back = results * (c.cp - 1) / c.cp
+        if not self.calibrated:
+            return Cost(0.0, 0.0, min((c.cp - 1) * keys, (c.cp - 1) * queries + back) / B)
+        fit = {k: number(v) for k, v in self.fits["collectives"]["all_gather"].items()}
+        rate, beside = fit["beta"] * B, attention / c.cp
+        pass_kv = pass_q = 0.0
+        for _ in range(c.cp - 1):
+            pass_kv += max(keys / rate - beside, 0.0)
+            pass_q += max(queries / rate - beside, 0.0)
+        return banded(fit, 0.0, 0.0, min(pass_kv, pass_q + back / rate), launches * (c.cp - 1) * fit["alpha"])
 
     @property
     def nic_per_device(self) -> float:

@@ -17,7 +17,8 @@ from llmcap.analyses.accuracy.measured import settings_of
 from llmcap.analyses.accuracy.measured_rows import MeasuredRow
 from llmcap.analyses.serving.steady_state import ServingModel
 from llmcap.analyses.setting import Setting
-from llmcap.analyses.steps import Phase, StepModel, layer_kinds
+from llmcap.analyses.steps import Phase, StepModel
+from llmcap.arch.operators import layer_kinds
 from llmcap.engine import serving
 from llmcap.engine.cost import Cost, Value
 from llmcap.errors import DocumentError, OptionError
@@ -172,6 +173,8 @@ def _parts(steps: StepModel, m: Array, times: Array, sequences: Array, phase: Ph
     for stream in table.streams:
         add("other", steps.stream(stream, m, sequences, phase), stream.layers)
     for exchange in table.exchanges:
+        if exchange.decode_only and phase == "prefill":
+            continue
         name = "all_reduce" if exchange.kind == "all_reduce" else "other"
         add(name, steps.exchange(exchange, m), exchange.count)
     return found

@@ -14,11 +14,12 @@ from typing import Any, Final
 
 import numpy as np
 
+from llmcap.analyses.context_parallel import ring_fabric
 from llmcap.analyses.evaluate import Evaluator
 from llmcap.analyses.explaining.formulas import Formula, Formulas, num, product
-from llmcap.analyses.steps import Phase, TokenOperator, layer_kinds
+from llmcap.analyses.steps import Phase, TokenOperator
 from llmcap.arch.attention import attended_slots
-from llmcap.arch.operators import Exchange, Stream
+from llmcap.arch.operators import Attention, Exchange, Stream, layer_kinds
 from llmcap.engine.cost import Cost
 from llmcap.engine.pipeline import pipeline_share
 
@@ -148,13 +149,30 @@ class Derivation:
         return Entry("embedding", 1, count, cost, written.text(binding), written, self._formulas.peak("bf16"))
 
     def _prefill_attention(self, count: float, binding: str | None) -> Iterator[Entry]:
-        new = float(self.context - self.cached)
+        new, steps = float(self.context - self.cached), self.evaluator.steps
         for op in self.evaluator.setting.operators.attention:
-            cost = self.evaluator.steps.prefill_attention(op, self._fullest, new, float(self.cached), count)
+            cost = steps.attention_kernel(op, self._fullest, new, float(self.cached), count)
             written = self._formulas.prefill_attention(op, cost, self._fullest, new, float(self.cached), count)
             text = product(op.layers, f"({written.text(binding)})")
             peak = self._formulas.peak(op.dtype)
             yield Entry(f"{op.name}.attention", op.layers, count * op.layers, cost, text, written, peak)
+            if self.evaluator.setting.parallelism.cp > 1:
+                yield self._ring(op, cost, count, binding)
+
+    def _ring(self, op: Attention, kernel: Cost, count: float, binding: str | None) -> Entry:
+        """What context-parallel ranks send each other beside a layer's attention."""
+        steps, setting = self.evaluator.steps, self.evaluator.setting
+        asked = (self._fullest, float(self.context - self.cached), float(self.cached))
+        messages, n = steps.messages(op, *asked), setting.parallelism.cp
+        own = float(np.asarray(kernel.compute + kernel.memory)) / op.layers
+        written = self._formulas.ring(messages, own, count)
+        back = float(np.asarray(messages.results)) * (n - 1) / n
+        keys, queries = ((n - 1) * float(np.asarray(v)) for v in (messages.keys, messages.queries))
+        return Entry(
+            f"{op.name}.ring", op.layers, count * op.layers, steps.ring(op, kernel, *asked, count),
+            product(op.layers, f"({written.text(binding)})"), written, 1.0, min(keys, queries + back) * op.layers,
+            ring_fabric(setting).bandwidth,
+        )  # fmt: skip
 
     def _decode_attention(self, m: float, length: float, binding: str | None) -> Iterator[Entry]:
         for op in self.evaluator.setting.operators.attention:

@@ -12,11 +12,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from llmcap.analyses import fits
+from llmcap.analyses.context_parallel import ring_fabric, ring_fit
 from llmcap.analyses.setting import Setting
-from llmcap.analyses.steps import Phase, StepModel, TokenOperator, longest_sight
+from llmcap.analyses.steps import Phase, StepModel, TokenOperator
+from llmcap.arch.attention import longest_sight
 from llmcap.arch.operators import Attention, Exchange, Experts, Gemm, Stream
 from llmcap.engine.cost import Cost
 from llmcap.engine.kernels import DECODE_TILE
+from llmcap.engine.ring import RingMessages
 from llmcap.specs.engine import ExpertKernels, FamilyKernels, Overhead
 
 #: Symbolic forms, as the docstrings of engine/kernels.py and specs/calibration.py define their symbols.
@@ -27,7 +30,9 @@ DECODE_ATTENTION = "t0 + hypot(KV bytes/(w W), F/(e P))"
 STREAM = "t0 + hypot(bytes/(w W), F/(e P))"
 ALL_REDUCE = "min(l + (n-1) S/(beta B), two_shot l + moved S/(beta B)), l = alpha + alpha_log2 log2(n)"
 EXCHANGE = "l + (n-1)/n S/(beta B), l = alpha + alpha_log2 log2(n)"
+LEVELS = "min(flat, two_shot l(g) + 2 (g-1)/g S/(beta B_inner) + all-reduce of S/g over the servers), g ranks a server"
 SEND = "alpha + S/(beta B)"
+RING = "(n-1) alpha + min((n-1) max(0, K/(beta B) - A/n), (n-1) max(0, Q/(beta B) - A/n) + (n-1)/n R/(beta B))"
 OVERHEAD = "step + layer x layers + recurrent, latent, experts x layers of that kind + sequence x sequences"
 _PLAIN = {"compute": "FLOP/P", "memory": "bytes/W", "network": "bytes/B"}
 
@@ -223,8 +228,17 @@ class Formulas:
         rate, n = self.setting.machine.fabric(op.span).bandwidth, op.ranks
         size = product(m, op.bytes_per_token)
         ring = f"2*{n - 1}/{n}"
+        inner, servers = self.setting.machine.levels(op.span, n)
         if not self.setting.calibrated:
             share = {"all_reduce": f"min({ring}, 1 + 1/{n})", "send": "1"}.get(op.kind, f"{n - 1}/{n}")
+            if op.kind == "all_reduce" and inner is not None:
+                g = n / servers
+                inside = f"min(2 - 2/{num(g)}, 1 + 1/{num(g)})/{num(inner.bandwidth)}"
+                between = f"min(2 - 2/{servers}, 1 + 1/{servers})/({num(g)}*{num(rate)})"
+                return Formula(
+                    LEVELS, resources={"network": f"{size}*max({inside}, {between})"},
+                    parameters={"B": rate, "B_inner": inner.bandwidth},
+                )  # fmt: skip
             text = product(size, share) if n > 1 or op.kind == "send" else "0"
             return Formula(EXCHANGE, resources={"network": f"{text}/{num(rate)}"}, parameters={"B": rate})
         chosen = fits.collective_fit(op, self.setting.calibration)
@@ -243,6 +257,17 @@ class Formulas:
         text = f"min({latency} + {n - 1}*{size}/{at}, {num(fit.two_shot)}*{latency} + {ring}*{size}/{at})"
         if in_switch:
             text = f"{text[:-1]}, {num(fit.switch)}*{num(math.log2(n))} + (1 + 1/{n})*{size}/{at})"
+        form = ALL_REDUCE
+        if inner is not None:
+            g, form = n / servers, LEVELS
+            one, k = f"{size}/{num(g)}", f"({num(f.alpha)} + {num(f.alpha_log2)}*{num(math.log2(servers))})"
+            inside = (
+                f"{num(fit.two_shot)}*({num(f.alpha)} + {num(f.alpha_log2)}*{num(math.log2(g))}) + "
+                f"(2 - 2/{num(g)})*{size}/({num(f.beta)}*{num(inner.bandwidth)})"
+            )
+            between = f"min({k} + {servers - 1}*{one}/{at}, {num(fit.two_shot)}*{k} + (2 - 2/{servers})*{one}/{at})"
+            text = f"min({text}, {inside} + {between})"
+            parameters["B_inner"] = inner.bandwidth
         kernels, family = self.setting.engine.kernels, self.setting.machine.device.family
         if phase == "decode":
             factor, place = kernels.decode_all_reduce, "engine:kernels.decode_all_reduce"
@@ -252,7 +277,7 @@ class Formulas:
         if factor != 1.0:
             places = (*places, place)
         parameters |= {"two_shot": fit.two_shot, "switch": fit.switch, "engine_factor": factor}
-        return Formula(ALL_REDUCE, scaled(factor, text), {}, parameters, places)
+        return Formula(form, scaled(factor, text), {}, parameters, places)
 
     def overhead(self, phase: Phase, kinds: tuple[int, int, int], sequences: float) -> Formula:
         """Host and launch time of one step; `kinds` counts recurrent, latent and expert layers."""
@@ -289,12 +314,28 @@ class Formulas:
         tail = f"{num(f.tail)}*{num(seen)}/128*{units}*{num(tiles)}*{num(2.0 * dims * 16384.0)}"
         return Formula(
             PREFILL_ATTENTION,
-            f"{product(steps, f.t0)} + ({flop} + {tail})/({num(f.e)}*{num(peak)}) + {moved}/({num(f.w)}*{num(w_)})",
+            f"{product(steps * cp, f.t0)} + ({flop} + {tail})/({num(f.e)}*{num(peak)}) + {moved}/({num(f.w)}*{num(w_)})",
             parameters={
                 "t0": f.t0, "e": f.e, "tail": f.tail, "w": f.w, "P": peak, "W": w_, "SM": units, "q": tiles,
             },
             places=(f"calibration:{chosen.path}",),
         )  # fmt: skip
+
+    def ring(self, messages: RingMessages, attention: float, launches: float) -> Formula:
+        """One layer's messages between context-parallel ranks; `attention` is a rank's own time without launches."""
+        n, rate = self.setting.parallelism.cp, ring_fabric(self.setting).bandwidth
+        keys, queries, results = (num(v) for v in (messages.keys, messages.queries, messages.results))
+        if not self.setting.calibrated:
+            text = f"min({n - 1}*{keys}, {n - 1}*{queries} + {n - 1}/{n}*{results})/{num(rate)}"
+            return Formula(RING, resources={"network": text}, parameters={"B": rate})
+        f = ring_fit(self.setting)
+        at, t = f"({num(f.beta)}*{num(rate)})", f"{num(attention)}/{n}"
+        text = (
+            f"{product(launches, n - 1, f.alpha)} + min({n - 1}*max(0, {keys}/{at} - {t}), "
+            f"{n - 1}*max(0, {queries}/{at} - {t}) + {n - 1}/{n}*{results}/{at})"
+        )
+        parameters = {"alpha": f.alpha, "beta": f.beta, "B": rate}
+        return Formula(RING, text, {}, parameters, ("calibration:collectives.all_gather",))
 
     def decode_attention(self, op: Attention, m: float, slots: float) -> Formula:
         """One layer of one step with m sequences that attend to `slots` slots each."""
