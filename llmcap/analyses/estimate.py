@@ -173,7 +173,7 @@ def answer(setting: Setting, case: dict[str, int], sessions: int, columns: Colum
         warnings=warnings_of(setting, inputs, results, tiers),
         provenance={
             "version": __version__,
-            "specs": [{"id": identity, "sha256": digest} for identity, digest in setting.documents],
+            "specs": [document.row() for document in setting.documents],
         },
         setting=setting,
     )

@@ -14,7 +14,7 @@ from llmcap.engine.transfer import Link
 from llmcap.errors import OptionError
 from llmcap.specs.engine import Engine
 from llmcap.specs.hardware import Device, Nic, Server
-from llmcap.specs.registry import load_as
+from llmcap.specs.registry import Used, load_as
 from llmcap.specs.transfers import Transfers
 
 
@@ -31,7 +31,7 @@ class Machine:
     device_link: Link
     """Link of one device to its host."""
     tiers: tuple[Tier, ...]
-    documents: tuple[tuple[str, str], ...]
+    documents: tuple[Used, ...]
     """(id, sha256) of every document used."""
 
     def rates(self, dtype: str) -> DeviceRates:
@@ -84,7 +84,7 @@ def compose(options: Options, engine: Engine, transfers: Transfers) -> Machine:
     """
     loaded = load_as(Server, "server", options.hardware)
     server = loaded.document
-    documents = [(server.id, loaded.sha256)]
+    documents = [loaded.used]
     device = load_part(load_as(Device, "device", server.device), documents)
     devices = options.devices or server.devices
     servers = math.ceil(devices / server.devices)

@@ -12,7 +12,7 @@ from llmcap.errors import OptionError
 from llmcap.specs.base import Document
 from llmcap.specs.engine import Engine, ReloadPath, Reloads
 from llmcap.specs.hardware import CustomTier, Drive, Expander, Nic, Server, Store
-from llmcap.specs.registry import Loaded, load_as
+from llmcap.specs.registry import Loaded, Used, load_as
 from llmcap.specs.transfers import LinkBehaviour, Transfers
 
 D = TypeVar("D", bound=Document)
@@ -54,7 +54,7 @@ class TierBuilder:
     servers: int
     nic_bandwidth: float | None
     """Compute network per device, one direction. [B/s]"""
-    documents: list[tuple[str, str]]
+    documents: list[Used]
     """Receives (id, sha256) of the parts that are loaded."""
 
     def build(self) -> tuple[Tier, ...]:
@@ -205,9 +205,9 @@ class TierBuilder:
         return [Tier("remote", store.capacity, (*path, *self._bounce()), profile, store.latency, write)]
 
 
-def load_part(loaded: Loaded[D], documents: list[tuple[str, str]]) -> D:
+def load_part(loaded: Loaded[D], documents: list[Used]) -> D:
     """A document, noted among those used."""
-    documents.append((loaded.document.id, loaded.sha256))
+    documents.append(loaded.used)
     return loaded.document
 
 

@@ -20,7 +20,7 @@ from llmcap.specs.assumptions import Assumptions, Statement
 from llmcap.specs.calibration import CalibrationDocument
 from llmcap.specs.engine import Engine
 from llmcap.specs.model import Dtype, Model, WeightClass
-from llmcap.specs.registry import Loaded, as_path, is_folder, load_as, stamp, unchanged
+from llmcap.specs.registry import Loaded, Used, as_path, is_folder, load_as, stamp, unchanged
 from llmcap.specs.transfers import Transfers
 
 #: Classes of weights that quantised checkpoints usually leave in bf16.
@@ -54,7 +54,7 @@ class Setting:
     chunk_tokens: int
     operators: OperatorTable
     statements: tuple[Statement, ...]
-    documents: tuple[tuple[str, str], ...]
+    documents: tuple[Used, ...]
 
     @property
     def calibrated(self) -> bool:
@@ -75,7 +75,7 @@ def resolve(options: Options) -> Setting:
     # A relative path means another file elsewhere, an id another one under another search path.
     key = (options, os.environ.get("LLMCAP_PATH"), os.getcwd())
     setting = _SETTINGS.get(key)
-    if setting is None or not all(unchanged(digest) for _, digest in setting.documents):
+    if setting is None or not all(unchanged(digest) for _, digest, _ in setting.documents):
         if len(_SETTINGS) >= _MOST_SETTINGS:
             _SETTINGS.clear()
         setting = _SETTINGS[key] = _resolve(options)
@@ -121,7 +121,7 @@ def _resolve(options: Options) -> Setting:
         machine = replace(machine, tiers=read_by_ranks(tiers, structure, kv, parallelism, rules))
         copies = note_copies(structure, parallelism, tiers, engine.document.name, ideal=rules.ideal_transfers)
         notes.extend([] if copies is None else [copies])
-    others = [(loaded.document.id, loaded.sha256) for loaded in (engine, transfers, assumptions, calibration)]
+    others = [loaded.used for loaded in (engine, transfers, assumptions, calibration)]
     return Setting(
         options=options,
         model=model,
@@ -151,7 +151,7 @@ def _chunk(tokens: int) -> int:
     return tokens
 
 
-def model_and_digest(name: str) -> tuple[Model, tuple[str, str]]:
+def model_and_digest(name: str) -> tuple[Model, Used]:
     """A model by id, Hugging Face id, YAML path, or the path of a config.json or its folder."""
     folder = is_folder(name)
     if name.lower().endswith(".json") or (("/" in name or "." in name) and folder):
@@ -161,9 +161,9 @@ def model_and_digest(name: str) -> tuple[Model, tuple[str, str]]:
         file = as_path(name) / "config.json" if folder else as_path(name)
         model, digest = load_config(file), sha256_of(file)
         stamp(file, digest)
-        return model, (model.id, digest)
+        return model, Used(model.id, digest, "model")
     loaded: Loaded[Model] = load_as(Model, "model", name)
-    return loaded.document, (loaded.document.id, loaded.sha256)
+    return loaded.document, loaded.used
 
 
 def _check_scope(assumptions: Assumptions, model: Model, machine: Machine) -> None:

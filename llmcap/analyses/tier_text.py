@@ -8,7 +8,7 @@ from llmcap.analyses.offload.mlperf_storage import read_results
 from llmcap.errors import OptionError, did_you_mean, printable
 from llmcap.specs.hardware import CustomTier
 from llmcap.specs.loader import sha256_of
-from llmcap.specs.registry import as_path
+from llmcap.specs.registry import Used, as_path
 from llmcap.units import QuantityError, parse_quantity
 
 _THROUGH = ("host", "device", "network", "peer")
@@ -16,8 +16,8 @@ _KEYS = ("write", "latency", "through")
 _EXAMPLE = "write name:capacity:bandwidth, for example 'cxl:2 TB:100 GB/s'"
 
 
-def parse_tier(text: str) -> tuple[CustomTier, list[tuple[str, str]]]:
-    """A tier, and (name, sha256) of the files that it was read from.
+def parse_tier(text: str) -> tuple[CustomTier, list[Used]]:
+    """A tier, and the files that it was read from.
 
     Parameters
     ----------
@@ -47,12 +47,12 @@ def parse_tier(text: str) -> tuple[CustomTier, list[tuple[str, str]]]:
     if name == "hbm":
         raise OptionError("--tier", "hbm is the devices' own memory", "choose another name")
     found: dict[str, Any] = {"name": name, "latency": 0.0}
-    files: list[tuple[str, str]] = []
+    files: list[Used] = []
     fields = [("capacity", rest[0])]
     if rest[1].lower().endswith(".json"):
         path = as_path(rest[1])
         found |= read_results(path)
-        files.append((path.name, sha256_of(path)))
+        files.append(Used(path.name, sha256_of(path), "measured"))
     else:
         fields.append(("read", rest[1]))
     for piece in rest[2:]:
@@ -64,7 +64,9 @@ def parse_tier(text: str) -> tuple[CustomTier, list[tuple[str, str]]]:
             fields.append((key, value))
             continue
         if value not in _THROUGH:
-            raise OptionError("--tier", f"through={printable(value, 20)} is unknown", f"one of {', '.join(_THROUGH)}")
+            raise OptionError(
+                "--tier", f"through={printable(value, 20)} is unknown", f"choose one of {', '.join(_THROUGH)}"
+            )
         found[key] = value
     for key, value in fields:
         dimension = {"capacity": "bytes", "latency": "seconds"}.get(key, "bytes_per_s")

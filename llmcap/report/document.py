@@ -85,7 +85,8 @@ class Report:
     notes: list[str] = field(default_factory=list)
     assumptions: list[Assumption] = field(default_factory=list)
     sources: Sequence[Row] = ()
-    documents: list[tuple[str, str]] = field(default_factory=list)
+    documents: Sequence[tuple[str, str, str]] = ()
+    """(id, sha256, kind) of each."""
     version: str = ""
 
 

@@ -45,8 +45,8 @@ def source_tables(report: Report) -> list[Table]:
     if report.sources:
         tables.append(table_of("sources", "Where the numbers come from", report.sources, _SOURCES))
     if report.documents:
-        rows = [{"document": name, "sha256": digest} for name, digest in report.documents]
-        tables.append(table_of("documents", "Documents used", rows, ("document", "sha256")))
+        rows = [{"document": name, "kind": kind, "sha256": digest} for name, digest, kind in report.documents]
+        tables.append(table_of("documents", "Documents used", rows, ("document", "kind", "sha256")))
     return tables
 
 

@@ -49,7 +49,9 @@ def result_report(result: Result, command: str) -> Report:
         command=command,
         notes=parts.notes,
         assumptions=[_assumption(a) for a in document.get("assumptions", ()) if isinstance(a, dict)],
-        documents=[(str(s.get("id")), str(s.get("sha256"))) for s in specs if isinstance(s, dict)],
+        documents=[
+            (str(s.get("id")), str(s.get("sha256")), str(s.get("kind", ""))) for s in specs if isinstance(s, dict)
+        ],
         version=str(version),
     )
 

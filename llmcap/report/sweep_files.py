@@ -61,7 +61,7 @@ class Job:
         return {
             "schema": META_SCHEMA,
             "versions": {"llmcap": __version__, "pyarrow": pa.__version__},
-            "specs": [{"id": identity, "sha256": digest} for identity, digest in documents],
+            "specs": [document.row() for document in documents],
             "arguments": {"format": self.form, "chunk_cases": self.chunk_cases, "limit": self.limit},
             "scenario": dict(self.scenario),
         }
@@ -109,9 +109,13 @@ def changed_since(meta: Mapping[str, Any], job: Job) -> list[str]:
         for name, version in meta.get("versions", {}).items()
         if now["versions"].get(name) != version
     ]
-    before = {spec["id"]: spec["sha256"] for spec in meta.get("specs", ())}
+    # Several kinds may have a document of one id; files from before kinds were noted have only the id.
+    before = {(spec["id"], spec["sha256"]) for spec in meta.get("specs", ())}
+    known = {identity for identity, _ in before}
     changes += [
-        f"document {s['id']} has changed" for s in now["specs"] if before.get(s["id"], s["sha256"]) != s["sha256"]
+        f"document {s['id']} ({s['kind']}) has changed"
+        for s in now["specs"]
+        if s["id"] in known and (s["id"], s["sha256"]) not in before
     ]
     return changes
 

@@ -170,7 +170,14 @@ def assumption_lines(answer: Estimate) -> list[tuple[str, str]]:
     return [(a["name"], f"{a['text']} Bias: {a['bias']}.") for a in answer.assumptions]
 
 
+#: Kinds whose documents have the names of others (a calibration that of its device) or none that tells anything.
+_TOLD: Final = ("calibration", "transfers")
+
+
 def provenance_line(answer: Estimate) -> str:
     """Version and documents, each with the beginning of its digest."""
-    documents = dict.fromkeys(f"{d['id']} {d['sha256'][:7]}" for d in answer.provenance["specs"])
+    documents = dict.fromkeys(
+        f"{d['id']} {d['kind'] + ' ' if d['kind'] in _TOLD else ''}{d['sha256'][:7]}"
+        for d in answer.provenance["specs"]
+    )
     return f"llmcap {answer.provenance['version']}; {', '.join(documents)}"

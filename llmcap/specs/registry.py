@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from llmcap.errors import DocumentError, OptionError, Problem, did_you_mean, printable
 from llmcap.specs.base import ID_PATTERN, Document, load_document
@@ -54,6 +54,18 @@ _TYPES: dict[str, type[Document]] = {}
 _STAMPS: dict[str, set[tuple[Path, int, int]]] = {}
 
 
+class Used(NamedTuple):
+    """A document that a result rests on. Ids are unique only within a kind: b200 is a device and a calibration."""
+
+    id: str
+    sha256: str
+    kind: str
+
+    def row(self) -> dict[str, str]:
+        """As it stands in the provenance of an answer."""
+        return {"id": self.id, "kind": self.kind, "sha256": self.sha256}
+
+
 @dataclass(frozen=True, slots=True)
 class Loaded(Generic[D]):
     """A checked document, the file it came from and that file's digest."""
@@ -61,6 +73,11 @@ class Loaded(Generic[D]):
     document: D
     path: Path
     sha256: str
+
+    @property
+    def used(self) -> Used:
+        """The document as a result names it; the kind is that of its schema (llmcap.device/1)."""
+        return Used(self.document.id, self.sha256, self.document.schema_name.partition("/")[0].rpartition(".")[2])
 
 
 def register(kind: str) -> Callable[[type[D]], type[D]]:

@@ -266,7 +266,7 @@ def test_hostile_text_stays_text(browser: Any, tmp_path: Path) -> None:
     rows = [{"model": BAD, "ttft_s": 1.0}, {"model": "b", "ttft_s": 2.0}]
     made = Report(
         title=BAD, question=BAD, answer=[BAD], pictures=[], tables=[table_of("t", BAD, rows, ("model", "ttft_s"))],
-        command=BAD, notes=[BAD], documents=[(BAD, BAD)], version=BAD,
+        command=BAD, notes=[BAD], documents=[(BAD, BAD, BAD)], version=BAD,
     )  # fmt: skip
     _open(browser, _written(report_html(made), tmp_path / "bad.html"))
     _press(browser, "t", "model")

@@ -55,7 +55,11 @@ def test_has_the_keys_of_the_contract(answer: Any) -> None:
     for assumption in answer["assumptions"]:
         assert {"name", "text", "source", "bias"} <= set(assumption)
     assert answer["provenance"]["version"]
-    assert all(len(s["sha256"]) == 64 for s in answer["provenance"]["specs"])
+    specs = answer["provenance"]["specs"]
+    assert all(len(s["sha256"]) == 64 for s in specs)
+    # A calibration has its device's id: only the kind tells them apart.
+    assert {s["kind"] for s in specs} >= {"model", "server", "device", "calibration", "engine", "assumptions"}
+    assert len({(s["id"], s["kind"]) for s in specs}) == len(specs)
 
 
 def test_times_add_up(answer: Any) -> None:

@@ -247,3 +247,9 @@ def test_what_is_short_is_said_once_on_each_stream(llmcap: Callable[..., Any], f
     for text in (ran.out, ran.err):
         assert text.lower().count("does not fit") == 1
         assert text.count("what would fit: ") == 1
+
+
+def test_the_sources_tell_a_device_from_its_calibration(llmcap: Callable[..., Any]) -> None:
+    line = " ".join(llmcap("estimate", "--context", "1k").out.partition("Sources")[2].split())
+    assert re.search(r", b200 [0-9a-f]{7}, ", line)
+    assert re.search(r", b200 calibration [0-9a-f]{7}$", line)

@@ -185,7 +185,7 @@ def _hostile() -> Report:
         title=BAD, question=BAD, answer=[BAD], pictures=[], command=f"llmcap report '{BAD}'",
         tables=[table_of("t", BAD, rows, ("model", "ttft_s", "winner"), BAD, {"model": BAD})], notes=[BAD],
         assumptions=[Assumption(BAD, BAD, BAD, BAD, True)], sources=[{"document": BAD, "source": BAD}],
-        documents=[(BAD, BAD)], version=BAD,
+        documents=[(BAD, BAD, BAD)], version=BAD,
     )  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from llmcap.errors import DocumentError, OptionError
 from llmcap.report.arrow import FileFormat, table_of
 from llmcap.report.row_groups import Group, file_footer, split_file
 from llmcap.report.stream import StreamFile
-from llmcap.report.sweep_files import Job, meta_path, read_meta, write_sweep
+from llmcap.report.sweep_files import Job, changed_since, meta_path, read_meta, write_sweep
 from llmcap.specs.scenario import Scenario
 
 FORMS: tuple[FileFormat, ...] = ("parquet", "csv")
@@ -204,6 +204,11 @@ def test_the_meta_file_repeats_the_sweep(tmp_path: Path) -> None:
     meta = read_meta(meta_path(path))
     assert {s["id"] for s in meta["specs"]} >= {"llama-4-maverick", "dgx-b200", "b200", "vllm", "calibrated"}
     assert set(meta["versions"]) == {"llmcap", "pyarrow"}
+    assert changed_since(meta, Job.from_meta(meta)) == []
+    older = {**meta, "specs": [{k: v for k, v in s.items() if k != "kind"} for s in meta["specs"]]}
+    assert changed_since(older, Job.from_meta(meta)) == []
+    touched = [{**s, "sha256": "0" * 64} if s["kind"] == "calibration" else s for s in meta["specs"]]
+    assert changed_since({**meta, "specs": touched}, Job.from_meta(meta)) == ["document b200 (calibration) has changed"]
     write_sweep(Job.from_meta(meta), tmp_path / "again.parquet")
     assert content(tmp_path / "again.parquet") == content(path)
 

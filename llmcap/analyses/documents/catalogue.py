@@ -88,7 +88,7 @@ def model_sheet(
         id, name, parameters, weights, and under `kv` the bytes of one sequence in all and per layer kind, each with the
         formula that gives it.
     """
-    model, (_, digest) = model_and_digest(name)
+    model, used = model_and_digest(name)
     structure = structure_of(model)
     tokens = count("context", model.max_context if context is None else context)
     dtype = _choice("--kv-dtype", kv_dtype, DTYPES) if kv_dtype else default_kv_dtype(model)
@@ -136,7 +136,7 @@ def model_sheet(
         },
         "sources": source_rows(model),
         "notes": model.notes,
-        "sha256": digest,
+        "sha256": used.sha256,
     }
 
 
@@ -245,7 +245,7 @@ def server_sheet(name: str, *, engine: str = "vllm") -> Row:
         ],
         "sources": [{"document": part.id, **row} for part in parts for row in source_rows(part)],
         "notes": server.notes,
-        "provenance": [{"id": identity, "sha256": digest} for identity, digest in machine.documents],
+        "provenance": [document.row() for document in machine.documents],
     }
 
 

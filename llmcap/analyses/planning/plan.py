@@ -172,7 +172,7 @@ def plan(
         assumptions=[{"name": s.name, "text": s.text, "source": s.source, "bias": s.bias} for s in setting.statements],
         provenance={
             "version": __version__,
-            "specs": [{"id": identity, "sha256": digest} for identity, digest in setting.documents],
+            "specs": [document.row() for document in setting.documents],
         },
     )
 

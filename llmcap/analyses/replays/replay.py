@@ -288,7 +288,7 @@ def _answer(
         warnings=[*_warnings(trace, reuse, setting), *placed.warnings],
         provenance={
             "version": __version__,
-            "specs": [{"id": identity, "sha256": digest} for identity, digest in setting.documents],
+            "specs": [document.row() for document in setting.documents],
         },
         fits=placed.fits,
     )

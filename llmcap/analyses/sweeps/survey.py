@@ -22,6 +22,7 @@ from llmcap.errors import DocumentError, Problem
 from llmcap.specs.assumptions import Statement
 from llmcap.specs.base import Document
 from llmcap.specs.prices import PriceList
+from llmcap.specs.registry import Used
 from llmcap.specs.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -110,16 +111,16 @@ class Survey:
         found = {(s.name, s.text): s for setting in self.settings for s in setting.statements}
         return list(found.values())
 
-    def documents(self) -> list[tuple[str, str]]:
-        """(id, sha256) of every document used."""
+    def documents(self) -> list[Used]:
+        """Every document used."""
         found = dict.fromkeys(d for setting in self.settings for d in setting.documents)
         return list(found)
 
     def sources(self) -> list[dict[str, str]]:
         """Where the numbers of models and machines come from."""
-        documents = {d.id: d for setting in self.settings for d in documents_of(setting)}
+        documents = {(type(d), d.id): d for setting in self.settings for d in documents_of(setting)}
         if self.prices is not None:
-            documents[self.prices.id] = self.prices
+            documents[type(self.prices), self.prices.id] = self.prices
         return [row for document in documents.values() for row in source_rows(document)]
 
     # -- rows --------------------------------------------------------------------------------------------------------
