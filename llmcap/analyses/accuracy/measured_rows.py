@@ -194,7 +194,7 @@ def measured_row(row: dict[str, str]) -> MeasuredRow:
         cells=row,
         model=row["model"],
         hardware=row["hardware"],
-        structure=tuple((n, row[n]) for n in _STRUCTURE if row.get(n)),
+        structure=tuple((n, row[n]) for n in (*_STRUCTURE, "chunk_tokens") if row.get(n)),
         engine=engine_profile(row.get("engine", ""), row.get("engine_version", "")),
         weight_dtype=row.get("weight_dtype", ""),
         kv_dtype=row.get("kv_dtype", ""),
