@@ -101,6 +101,36 @@ def test_published_launch_scripts_let_prompts_wait(change: dict[str, str], steps
     assert measured_row(row | {"source": "mine"}).wait_steps == 0.0
 
 
+OVERVIEW = "NVIDIA/TensorRT-LLM docs/source/performance/perf-overview.md @00f37686aa854010d68bcbd0f4ab000221541ca6"
+
+
+def test_the_performance_overview_says_how_it_was_made() -> None:
+    row = ROW | {
+        "source": OVERVIEW, "engine": "TensorRT-LLM (PyTorch backend)", "engine_version": "1.0", "concurrency": "max",
+        "metric": "output_tok_per_s", "isl": "128", "osl": "4096", "devices": "8", "tp": "8",
+    }  # fmt: skip
+    experts = measured_row(row | {"model": "Qwen/Qwen3-235B-A22B"})
+    assert dict(experts.structure) | {"tp": "1", "dp": "8", "ep": "8"} == dict(experts.structure)
+    assert dict(measured_row(row | {"model": "meta-llama/Llama-3.1-405B"}).structure)["tp"] == "8", "a dense model"
+    later = row | {"source": OVERVIEW.replace("00f37686", "03e27c7d"), "model": "Qwen/Qwen3-235B-A22B"}
+    assert dict(measured_row(later).structure)["tp"] == "8", "later editions label the layout"
+    # 1,500 requests of 128 tokens in and 4,096 out are fed, 30,000 of 128 and 128; other sources do not say.
+    assert experts.requests == 1500.0
+    assert measured_row(row | {"osl": "128"}).requests == 30_000.0
+    assert measured_row(row | {"source": "mine"}).requests == np.inf
+
+
+def test_a_run_of_few_requests_never_fills_the_pool() -> None:
+    row = ROW | {
+        "source": OVERVIEW, "engine": "TensorRT-LLM", "engine_version": "1.0", "concurrency": "max", "devices": "8",
+        "tp": "8", "weight_dtype": "fp8", "hardware": "dgx-h200", "metric": "output_tok_per_s", "isl": "128",
+        "osl": "2048",
+    }  # fmt: skip
+    many = replace(measured_row(row), requests=np.inf)
+    rate = {n: predict([replace(many, requests=n)])[0][0].predicted for n in (1.0, 100.0, 1e6, np.inf)}
+    assert rate[1.0] < rate[100.0] < rate[np.inf] == rate[1e6]
+
+
 def test_a_prompt_that_waits_for_steps_has_its_first_token_that_much_later() -> None:
     row = ROW | {
         "source": "silicon_sample.csv", "date": "2025-10-29", "engine": "trtllm", "model": "meta-llama/Llama-3.1-70B",

@@ -116,7 +116,7 @@ def _group(model: ServingModel, rows: Sequence[MeasuredRow], members: list[int])
         context, output, cached, clients = take("isl"), take("osl"), take("cached"), take("concurrency")
         cached = np.minimum(cached, context - 1.0)
         if protocol == "saturated":
-            answer = model.saturated(context, cached, output)
+            answer = model.saturated(context, cached, output, take("requests"))
         elif protocol == "batch":
             answer = model.batch(clients, context, cached, output)
         else:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from llmcap.analyses.accuracy.launch_scripts import wait_steps
+from llmcap.analyses.accuracy.published_setups import layout, requests_in_all, wait_steps
 from llmcap.errors import DocumentError, Problem, did_you_mean, printable
 from llmcap.specs.bounded_files import read_bounded
 
@@ -68,7 +68,9 @@ class MeasuredRow:
     value: float
     """NaN when empty."""
     wait_steps: float = 0.0
-    """Decode steps that a prompt waits by a launch option, see `launch_scripts`."""
+    """Decode steps that a prompt waits by a launch option, see `published_setups`."""
+    requests: float = math.inf
+    """Requests that a run at saturation is fed in all."""
 
     @property
     def setting(self) -> tuple[object, ...]:
@@ -190,11 +192,12 @@ def measured_row(row: dict[str, str]) -> MeasuredRow:
     concurrency = math.nan if row.get("concurrency", "").lower() in ("", "max") else _number(row, "concurrency", 1.0)
     protocol = _protocol(row, isl, osl, concurrency)
     mean = _SPREAD_MEAN if protocol == "spread" else 1.0
+    laid_out = row | layout(row)
     return MeasuredRow(
         cells=row,
         model=row["model"],
         hardware=row["hardware"],
-        structure=tuple((n, row[n]) for n in (*_STRUCTURE, "chunk_tokens") if row.get(n)),
+        structure=tuple((n, laid_out[n]) for n in (*_STRUCTURE, "chunk_tokens") if laid_out.get(n)),
         engine=engine_profile(row.get("engine", ""), row.get("engine_version", "")),
         weight_dtype=row.get("weight_dtype", ""),
         kv_dtype=row.get("kv_dtype", ""),
@@ -206,6 +209,7 @@ def measured_row(row: dict[str, str]) -> MeasuredRow:
         metric=row["metric"],
         value=_value(row),
         wait_steps=wait_steps(row),
+        requests=requests_in_all(row),
     )
 
 

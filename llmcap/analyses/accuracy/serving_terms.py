@@ -110,7 +110,8 @@ def _group(setting: Setting, rows: list[MeasuredRow]) -> Terms:
     held = model.held(n, o)
     protocol = rows[0].protocol
     if protocol == "saturated":
-        running, excess = np.maximum(held, p.dp), np.zeros_like(n)
+        requests = np.array([r.requests for r in rows])
+        running, excess = np.maximum(np.minimum(held, requests), p.dp), np.zeros_like(n)
     elif protocol == "batch":
         running, excess = np.minimum(c, np.maximum(held, 1.0)), np.zeros_like(n)
     else:

@@ -282,8 +282,17 @@ class ServingModel:
             "running": running,
         }
 
-    def saturated(self, context: ArrayLike, cached: ArrayLike, output: ArrayLike) -> dict[str, Array]:
+    def saturated(
+        self, context: ArrayLike, cached: ArrayLike, output: ArrayLike, requests: ArrayLike = np.inf
+    ) -> dict[str, Array]:
         """As many requests as the pool takes, always: output tokens a second of all replicas.
+
+        Parameters
+        ----------
+        context, cached, output : array_like
+            Tokens of each request.
+        requests : array_like
+            Requests of a run in all: no more than these run at once.
 
         Returns
         -------
@@ -292,7 +301,7 @@ class ServingModel:
         """
         n, k, o = (np.asarray(v, dtype=np.float64) for v in np.broadcast_arrays(context, cached, output))
         dp = self.setting.parallelism.dp
-        running = np.maximum(self.held(n, o), dp)
+        running = np.maximum(np.minimum(self.held(n, o), np.asarray(requests, dtype=np.float64)), dp)
         each = running / dp
         busy = self._saturated()
         decode = busy.decode(each, n, o)
