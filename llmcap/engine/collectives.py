@@ -82,7 +82,7 @@ def all_reduce(
         each = ranks / servers
         between = _least_moved(servers) / (each * fabric.bandwidth)
         return Cost(network=launches * size * max(_least_moved(each) / inner.bandwidth, between))
-    fastest = _fastest(size, ranks, fabric, params)
+    fastest: Value = _fastest(size, ranks, fabric, params)
     if inner is not None and levels:
         each = ranks / servers
         inside = params.two_shot * _latency(each, params) + 2.0 * (each - 1.0) / each * size / (
