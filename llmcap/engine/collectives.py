@@ -88,8 +88,8 @@ def all_reduce(
         inside = params.two_shot * _latency(each, params) + 2.0 * (each - 1.0) / each * size / (
             params.beta * inner.bandwidth
         )
-        between = _fastest(size / each, servers, fabric, replace(params, in_switch=False))
-        fastest = np.minimum(fastest, inside + between)
+        across = _fastest(size / each, servers, fabric, replace(params, in_switch=False))
+        fastest = np.minimum(fastest, inside + across)
     return banded(params.low, params.high, network=launches * fastest)
 
 
