@@ -109,6 +109,33 @@ OPTIONS: Final = _table(
         "in flight",
         "transfers that each device keeps under way at once (default: the engine's)",
     ),
+    (
+        "arrivals",
+        "",
+        "arrivals",
+        "how requests arrive: together; closed, where each of the users sends its next request when the last is "
+        "answered; or a rate of Poisson arrivals such as 2/s or 120/min",
+    ),
+    (
+        "lengths",
+        "",
+        "lengths",
+        "in a closed loop, whether lengths are varied from request to request around the means, so that clients drift "
+        "apart, or all equal, as in many benchmarks, so that they stay in step (default: varied)",
+    ),
+    (
+        "draft_tokens",
+        "tokens",
+        "drafted",
+        "tokens drafted for each verifying step (speculative decoding, MTP)",
+    ),
+    ("acceptance", "1", "acceptance", "chance that a drafted token is accepted if those before it were, such as 0.8"),
+    (
+        "prefill_devices",
+        "devices",
+        "prefill devices",
+        "devices that only prefill, while the others decode and take in the prompts' caches (disaggregation)",
+    ),
 )
 
 #: Options of the command alone.
@@ -283,6 +310,60 @@ TIER_TABLE: Final = _table(
     ("tier_usd_per_day", "USD", "tier", "purchase of the tier, spread over its years"),
 )
 
+#: Columns of serving in steady state, when requests come and go; in JSON they stand under `serving` without the prefix.
+SERVING: Final = _table(
+    ("arrivals_per_s", "1/s", "arrivals", "rate of Poisson arrivals asked for"),
+    ("serving_fits", "", "fits", "whether each replica holds one request at its full length"),
+    ("serving_limit", "", "limit", "as limit: what most of the devices' time goes into; or saturated"),
+    ("serving_ttft_s", "s", "TTFT under load", "mean time to first token, waiting included"),
+    ("serving_ttft_low_s", "s", "TTFT under load, low", "lower end of its band"),
+    ("serving_ttft_high_s", "s", "TTFT under load, high", "upper end of its band; empty where it is past saturation"),
+    ("serving_ttft_p95_s", "s", "TTFT under load, p95", "95 % of the requests have their first token by then"),
+    ("serving_ttft_p99_s", "s", "TTFT under load, p99", "99 % of the requests have their first token by then"),
+    ("serving_queue_s", "s", "queueing", "part of serving_ttft_s that passes before a request's own work begins, mean"),
+    ("serving_transfer_s", "s", "transfer", "moving a prompt's cache from the prefill devices to those that decode"),
+    ("serving_tpot_s", "s", "TPOT under load", "mean time between output tokens of a request"),
+    ("serving_tpot_low_s", "s", "TPOT under load, low", "lower end of its band"),
+    ("serving_tpot_high_s", "s", "TPOT under load, high", "upper end of its band; empty where it is past saturation"),
+    ("serving_e2el_s", "s", "latency under load", "serving_ttft_s + (output - 1) serving_tpot_s"),
+    ("serving_e2el_low_s", "s", "latency under load, low", "the same of the lower ends"),
+    ("serving_e2el_high_s", "s", "latency under load, high", "the same of the upper ends"),
+    ("serving_requests_per_s", "1/s", "request rate", "requests answered a second, all devices"),
+    ("serving_output_tok_per_s", "tokens/s", "throughput", "output tokens a second, all devices"),
+    ("serving_output_low_tok_per_s", "tokens/s", "throughput, low", "lower end of its band"),
+    ("serving_output_high_tok_per_s", "tokens/s", "throughput, high", "upper end of its band"),
+    (
+        "serving_output_tok_per_s_per_user",
+        "tokens/s",
+        "interactivity",
+        "output tokens a second of a request, 1 / TPOT",
+    ),
+    (
+        "serving_output_tok_per_s_per_device",
+        "tokens/s",
+        "throughput per device",
+        "output tokens a second of a device",
+    ),
+    ("serving_running", "requests", "running", "requests being prefilled or decoded at a time, mean"),
+    ("serving_waiting", "requests", "waiting", "requests that wait at a time, mean"),
+    (
+        "serving_held",
+        "requests",
+        "held",
+        "requests of this length that the pools hold, or the engine runs, at most",
+    ),
+    ("serving_utilisation", "1", "utilisation", "request rate over that at saturation"),
+    ("serving_saturation_requests_per_s", "1/s", "saturation", "most requests a second that can be answered"),
+    ("serving_saturation_tok_per_s", "tokens/s", "saturation throughput", "output tokens a second at saturation"),
+    ("serving_saturation_low_tok_per_s", "tokens/s", "saturation throughput, low", "lower end of its band"),
+    ("serving_saturation_high_tok_per_s", "tokens/s", "saturation throughput, high", "upper end of its band"),
+    ("serving_saturation_limit", "", "saturates by", "what holds the rate down: cache pool, work, a pool of devices"),
+    ("serving_prefill_utilisation", "1", "prefill busy", "share of time that the prefill devices are busy"),
+    ("serving_decode_utilisation", "1", "decode busy", "request rate over the most that the decode devices answer"),
+    ("serving_transfer_utilisation", "1", "links busy", "share of time that caches are moved"),
+    ("serving_tokens_per_step", "tokens", "tokens a step", "output tokens that a verifying step yields, mean"),
+)
+
 OTHER: Final = _table(
     ("new_tokens", "tokens", "new tokens", "tokens of each context that follow its cached prefix"),
     (
@@ -305,7 +386,7 @@ OTHER: Final = _table(
 )
 
 GLOSSARY: Final[dict[str, Entry]] = {
-    **OPTIONS, **OUTPUT_OPTIONS, **INPUTS, **RESULTS, **TIERS, **TIER_TABLE, **REPLAY, **OTHER,
+    **OPTIONS, **OUTPUT_OPTIONS, **INPUTS, **RESULTS, **TIERS, **TIER_TABLE, **REPLAY, **SERVING, **OTHER,
 }  # fmt: skip
 
 

@@ -19,6 +19,8 @@ def device_memory(answer: Estimate) -> list[dict[str, Any]]:
     tokens = float(answer.inputs["context_tokens"] + answer.inputs["output_tokens"])
     fullest = -(-answer.inputs["users"] // p.dp)
     caches = fullest * float(memory.reserved_per_user(tokens)) / (p.tp * p.pp * p.cp)
+    if answer.serving:  # who finds no room waits
+        caches = min(caches, max(memory.pool, 0.0))
     parts = {
         "weights": memory.weights_per_device,
         "KV cache": caches,

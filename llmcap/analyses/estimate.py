@@ -40,7 +40,8 @@ def estimate(
     Parameters
     ----------
     users : int or str
-        Active users, all arriving together. Counts take text such as "1M", "128Ki", "250k".
+        Active users, all arriving together, or the clients of a closed loop. Counts take text such as "1M", "128Ki",
+        "250k".
     context : int or str
         Prompt of each user. [tokens]
     cached_tokens : int or str
@@ -52,7 +53,8 @@ def estimate(
     prices, price_gpu_hour, price_kwh : optional
         Id or path of a price list, or the price of one device-hour and of one kWh: adds power, energy and cost. [USD]
     **options
-        Any field of `llmcap.analyses.options.Options`: model, hardware, tp, weight_dtype, assumptions ...
+        Any field of `llmcap.analyses.options.Options`: model, hardware, tp, weight_dtype, assumptions ... With
+        arrivals="closed" or a rate such as "2/s" the answer has `serving`, the steady state.
 
     Returns
     -------
@@ -74,18 +76,30 @@ def estimate(
     """
     case = check_case(users, context, cached_tokens, output_tokens)
     kept = case["users"] if sessions is None else count("sessions", sessions, minimum=case["users"])
-    setting = resolve(options_from(options))
+    asked = options_from(options, under_load=True)
+    setting = resolve(asked.together())
     check_steps(setting, case["context"])
     columns = Evaluator.of(setting).evaluate(
         case["users"], case["context"], case["cached_tokens"], case["output_tokens"]
     )
-    found = answer(setting, case, kept, columns)
+    if asked.arrivals == "together":
+        found = answer(setting, case, kept, columns)
+    else:
+        from llmcap.analyses.serving.answer import with_load
+        from llmcap.analyses.serving.load import under_load
+
+        found = with_load(answer(under_load(setting, asked), case, kept, columns))
     if prices is None and price_gpu_hour is None and price_kwh is None:
         return found
     from llmcap.analyses.economics import economics, price_list
 
     listed = price_list(prices, price_gpu_hour, price_kwh, device=setting.machine.device.id)
-    return replace(found, costs=economics(setting, found.inputs, found.results, listed))
+    inputs, results = found.inputs, found.results
+    if found.serving:  # one request's share of the steady state
+        rate = found.serving["requests_per_s"]
+        inputs = inputs | {"users": 1}
+        results = {"output_tok_per_s": found.serving["output_tok_per_s"], "e2el_s": 1.0 / rate if rate else None}
+    return replace(found, costs=economics(setting, inputs, results, listed))
 
 
 def check_case(users: object, context: object, cached: object, output: object) -> dict[str, int]:

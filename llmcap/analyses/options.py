@@ -53,8 +53,8 @@ class Options:
     storage_path: str | None = None
     transfer_block: float | None = None
     transfers_in_flight: int | None = None
-    arrivals: str | float | None = None
-    """How requests arrive: None all together, "closed" in a loop, or a rate of Poisson arrivals [1/s]."""
+    arrivals: str | float = "together"
+    """How requests arrive: "together", "closed" in a loop, or a rate of Poisson arrivals [1/s]."""
     lengths: str | None = None
     draft_tokens: int | None = None
     acceptance: float | None = None
@@ -62,10 +62,10 @@ class Options:
 
     def together(self) -> Options:
         """The same with all users arriving together: what the memory and the steps of a setting depend on."""
-        if self.arrivals is None:
+        if self.arrivals == "together":
             return self
         nothing: dict[str, Any] = dict.fromkeys(LOAD_OPTIONS)
-        return replace(self, **nothing)
+        return replace(self, **nothing | {"arrivals": "together"})
 
 
 #: Options that are numbers along the case axis, with their defaults.
@@ -203,8 +203,8 @@ def options_from(given: Mapping[str, Any], *, under_load: bool = False) -> Optio
 
 def _check_load(options: Options) -> None:
     """Options of a load that only mean something together."""
-    if options.arrivals is None:
-        for name in LOAD_OPTIONS:
+    if options.arrivals == "together":
+        for name in LOAD_OPTIONS[1:]:
             if getattr(options, name) is not None:
                 raise OptionError(
                     option_name(name), "is about requests that come and go",
@@ -219,19 +219,19 @@ def _check_load(options: Options) -> None:
             "--acceptance", "is needed with --draft-tokens",
             "give the chance that a drafted token is accepted; DeepSeek-V3 reports 0.85 to 0.9 for one token",
         )  # fmt: skip
-    if options.lengths is not None and not isinstance(options.arrivals, str):
+    if options.lengths is not None and isinstance(options.arrivals, float):
         raise OptionError(
             "--lengths", "tells apart how clients of a closed loop keep in step", "leave it out with a rate"
         )
 
 
-def _arrivals(value: object) -> str | float | None:
-    """None for together, "closed", or a rate. [1/s]"""
+def _arrivals(value: object) -> str | float:
+    """ "together", "closed", or a rate. [1/s]"""
     if isinstance(value, float | int) and not isinstance(value, bool):
         raise OptionError("--arrivals", f"'{printable(value)}' has no unit", f"write '{value:g}/s' if that is meant")
     plain = str(value).strip().lower()
     if plain in ARRIVALS:
-        return None if plain == "together" else plain
+        return plain
     try:
         return parse_quantity(plain, "per_s")
     except QuantityError as error:

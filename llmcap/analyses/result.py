@@ -53,7 +53,25 @@ def setting_inputs(setting: Setting) -> dict[str, Any]:
         "engine": setting.engine.id,
         "chunk_tokens": setting.chunk_tokens,
         "assumptions": setting.assumptions.id,
+        **load_inputs(setting),
     }
+
+
+def load_inputs(setting: Setting) -> dict[str, Any]:
+    """How requests arrive and are served, where they do not simply arrive together; only what was asked for."""
+    options = setting.options
+    if options.arrivals == "together":
+        return {}
+    closed = options.arrivals == "closed"
+    found = {
+        "arrivals": "closed" if closed else "poisson",
+        "arrivals_per_s": None if closed else options.arrivals,
+        "lengths": (options.lengths or "varied") if closed else None,
+        "draft_tokens": options.draft_tokens,
+        "acceptance": options.acceptance,
+        "prefill_devices": options.prefill_devices,
+    }
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def plain(name: str, value: Any) -> Any:
@@ -167,11 +185,20 @@ class Estimate(Displayed):
     setting: Setting = field(repr=False)
     costs: dict[str, Any] = field(default_factory=dict)
     """Power, energy and money; empty unless prices were given."""
+    serving: dict[str, Any] = field(default_factory=dict)
+    """Steady state; empty where all users arrive together. Rows name it with the prefix serving_."""
 
     @property
     def fits(self) -> bool:
         """Whether the active users fit device memory; if not, no time is given."""
         return bool(self.results["fits"])
+
+    @property
+    def answered(self) -> bool:
+        """Whether what was asked can be served: in steady state where requests come and go, else all at once."""
+        if not self.serving:
+            return self.fits
+        return bool(self.serving["fits"]) and self.serving["limit"] != "saturated"
 
     def to_dict(self) -> dict[str, Any]:
         """The answer as plain data, schema llmcap.estimate/1."""
@@ -179,6 +206,7 @@ class Estimate(Displayed):
             "schema": "llmcap.estimate/1",
             "inputs": self.inputs,
             "results": self.results,
+            **({"serving": self.serving} if self.serving else {}),
             "phases": self.phases,
             "tiers": self.tiers,
             "assumptions": self.assumptions,
@@ -188,7 +216,8 @@ class Estimate(Displayed):
 
     def rows(self) -> list[dict[str, Any]]:
         """One flat dict per tier, named as the sweep's columns."""
-        return [{**self.inputs, **self.results, **self.costs, **tier} for tier in self.tiers]
+        serving = {f"serving_{name}": value for name, value in self.serving.items()}
+        return [{**self.inputs, **self.results, **serving, **self.costs, **tier} for tier in self.tiers]
 
     def to_frame(self) -> pd.DataFrame:
         """One row per tier."""

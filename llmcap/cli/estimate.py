@@ -32,7 +32,7 @@ PlotFile = Annotated[
 ]
 
 
-@with_case_options()
+@with_case_options(under_load=True)
 def estimate(
     given: dict[str, Any],
     form: Format = None,
@@ -45,8 +45,10 @@ def estimate(
 ) -> None:
     """Time to first token, KV cache, memory, and reload against recompute for each tier.
 
-    Exit status 4 when the active users do not fit device memory; the answer then says what is short and what would
-    fit.
+    With --arrivals closed or a rate also what its users see in steady state, when requests come and go.
+
+    Exit status 4 when the active users do not fit device memory, or requests arrive faster than they can be served; the
+    answer then says what is short and what would help.
     """
     asked = {"prices": prices, "price_gpu_hour": price_gpu_hour, "price_kwh": price_kwh}
     money: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
@@ -65,10 +67,11 @@ def estimate(
         write_file(plot, lambda path: plot_estimate(answer, path), "--plot")
         print(f"figure in {plot}", file=sys.stderr)
     write_text(_rendered(answer, chosen, to_file=output is not None), output)
-    if not answer.fits:
+    if not answer.answered:
         # A person at a terminal has just read the details on the page.
         told = chosen == "table" and output is None and sys.stdout.isatty()
-        print(f"Error: {'does not fit device memory, see above' if told else answer.warnings[-1]}", file=sys.stderr)
+        short = "cannot be served" if answer.serving else "does not fit device memory"
+        print(f"Error: {f'{short}, see above' if told else answer.warnings[-1]}", file=sys.stderr)
         raise typer.Exit(4)
 
 

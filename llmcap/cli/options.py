@@ -42,9 +42,18 @@ _CASE: Final[dict[str, tuple[str, str]]] = {
     "transfers_in_flight": ("N", "Parts of the server"),
 }  # fmt: skip
 CASE_OPTIONS: Final = tuple(_CASE)
+#: Options of serving in steady state, of some commands only.
+_LOAD: Final[dict[str, tuple[str, str]]] = {
+    "arrivals": ("together|closed|RATE", "Serving"),
+    "lengths": ("varied|equal", "Serving"),
+    "draft_tokens": ("N", "Serving"),
+    "acceptance": ("SHARE", "Serving"),
+    "prefill_devices": ("N", "Serving"),
+}
+LOAD_OPTIONS: Final = tuple(_LOAD)
 _DEFAULTS: Final = {
     "model": "llama-4-maverick", "hardware": "dgx-b200", "users": "1", "context": "1M", "output_tokens": "1000",
-    "cached_tokens": "0", "kv_policy": "hybrid", "assumptions": "calibrated", "engine": "vllm",
+    "cached_tokens": "0", "kv_policy": "hybrid", "assumptions": "calibrated", "engine": "vllm", "arrivals": "together",
 }  # fmt: skip
 #: Options that may be given several times, and the flag where it is not the name.
 _REPEATED: Final = {"tiers"}
@@ -63,7 +72,7 @@ def help_of(name: str) -> str:
 
 def case_option(name: str, help_text: str | None = None) -> Any:
     """Annotated type of one option of a case."""
-    metavar, panel = _CASE[name]
+    metavar, panel = _CASE[name] if name in _CASE else _LOAD[name]
     flag = _FLAGS.get(name, "--" + name.replace("_", "-"))
     option = typer.Option(flag, metavar=metavar, help=help_text or help_of(name), rich_help_panel=panel)
     return Annotated[list[str] | None if name in _REPEATED else str | None, option]
@@ -102,7 +111,7 @@ Kwh = Annotated[str | None, _money("--price-kwh", "USD", "One kWh.")]
 
 
 def with_case_options(
-    *, leave_out: Iterable[str] = (), helps: dict[str, str] | None = None
+    *, leave_out: Iterable[str] = (), helps: dict[str, str] | None = None, under_load: bool = False
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Decorator that adds the options of a case to a command.
 
@@ -114,9 +123,11 @@ def with_case_options(
         Options that make no sense for the command.
     helps : dict, optional
         Other help for some options ("comma list of counts").
+    under_load : bool
+        Whether the options of serving in steady state belong to the command.
     """
     left_out = set(leave_out)
-    names = [name for name in CASE_OPTIONS if name not in left_out]
+    names = [name for name in CASE_OPTIONS if name not in left_out] + list(LOAD_OPTIONS if under_load else ())
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         signature = inspect.signature(command, eval_str=True)
@@ -175,6 +186,6 @@ def chosen_format(value: str | None, default: str = "table", allowed: tuple[str,
         return default
     plain = value.strip().lower()
     if plain not in allowed:
-        hint = f"{did_you_mean(plain, allowed)} One of {', '.join(allowed)}".strip()
+        hint = f"{did_you_mean(plain, allowed)} choose one of {', '.join(allowed)}".strip()
         raise OptionError("--format", f"'{printable(value, 40)}' is not a format of this command", hint)
     return plain

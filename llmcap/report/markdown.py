@@ -22,7 +22,12 @@ def estimate_markdown(answer: Estimate) -> str:
         f"{_text(words.question(answer))}; {_text(words.layout(answer))}.",
         "\n".join(f"**{_text(line)}**" for line in words.headline(answer)),
     ]
+    if answer.serving:
+        from llmcap.report import serving_words
+
+        parts.append(_listed(f"{what}: {_text(much)}" for what, much in serving_words.facts(answer)))
     if answer.fits:
+        parts += [f"{words.time_title(answer)}:"] if answer.serving else []
         phases = [{"phase": p["name"], "time": seconds(p["time_s"])} for p in answer.phases]
         phases.append({"phase": "end to end", "time": seconds(answer.results["e2el_s"])})
         parts += [markdown_text(phases), _listed(f"{what}: {much}" for what, much in words.decode_facts(answer))]

@@ -46,6 +46,10 @@ def estimate_html(answer: Estimate) -> str:
         put_footer(right, footer(answer))
         figures = _figures([(left, words.headline(answer)[0]), (right, "KV cache against context")])
     facts = [f"{words.question(answer)}; {words.layout(answer)}.", *words.notes(answer)]
+    if answer.serving:
+        from llmcap.report import serving_words
+
+        facts[1:1] = [f"{what}: {how_much}" for what, how_much in serving_words.facts(answer)]
     assumed = "; ".join(f"{name}: {text}" for name, text in words.assumption_lines(answer))
     parts = [
         f"<h3>{escape(heading(answer))}</h3>",

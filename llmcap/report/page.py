@@ -56,6 +56,8 @@ def terminal(stream: TextIO | None) -> Terminal:
 def estimate_page(answer: Estimate, terminal: Terminal) -> str:
     """The page as text, with escape codes only where the terminal shows colour."""
     lines = _head(answer, terminal)
+    if answer.serving:
+        lines += _serving(answer, terminal)
     if answer.fits:
         lines += _time(answer, terminal)
     lines += [*_memory(answer, terminal), *_tiers(answer, terminal), *_footing(answer, terminal)]
@@ -71,13 +73,20 @@ def _head(answer: Estimate, terminal: Terminal) -> list[Text]:
     title = _plain(setting.model.name, "bold").append(" on ").append(_plain(setting.machine.server.name, "bold"))
     asked = [title, _plain(words.question(answer)), _plain(words.layout(answer), "dim")]
     first, *rest = words.headline(answer)
-    told = [_plain(first, "bold green" if answer.fits else "bold red"), *(_plain(line, "bold") for line in rest)]
+    told = [_plain(first, "bold green" if answer.answered else "bold red"), *(_plain(line, "bold") for line in rest)]
     return [*paragraphs(asked, terminal.width), Text(), *paragraphs(told, terminal.width, INDENT)]
 
 
 def _section(title: str, body: Sequence[Text], terminal: Terminal) -> list[Text]:
     head = paragraphs([_plain(title, "bold")], terminal.width)
     return [Text(), *head, *(Text(" " * INDENT).append(line) for line in body)]
+
+
+def _serving(answer: Estimate, terminal: Terminal) -> list[Text]:
+    from llmcap.report import serving_words
+
+    facts = [(Text(what), _plain(how_much)) for what, how_much in serving_words.facts(answer)]
+    return _section("Serving in steady state", aligned(facts, "ll", terminal.room), terminal)
 
 
 def _time(answer: Estimate, terminal: Terminal) -> list[Text]:
@@ -90,7 +99,7 @@ def _time(answer: Estimate, terminal: Terminal) -> list[Text]:
     spent.append((_plain("end to end", "bold"), _plain(seconds(total), "bold"), Text()))
     facts = [(Text(what), _plain(how_much)) for what, how_much in words.decode_facts(answer)]
     body = [*aligned(spent, "lrl", terminal.room), Text(), *aligned(facts, "ll", terminal.room)]
-    return _section("Time", body, terminal)
+    return _section(words.time_title(answer), body, terminal)
 
 
 def _bar(share: float, room: int, ascii_only: bool, style: str = "") -> Text:

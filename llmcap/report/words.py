@@ -20,6 +20,10 @@ def seconds(value: float | None) -> str:
 
 def question(answer: Estimate) -> str:
     """What was asked: load and layout in one line."""
+    if answer.serving:
+        from llmcap.report import serving_words
+
+        return serving_words.question(answer)
     i = answer.inputs
     cached = f", {format_count(i['cached_tokens'])} of them cached" if i["cached_tokens"] else ""
     return (
@@ -64,6 +68,11 @@ def costs(found: Mapping[str, Any]) -> str:
 def headline(answer: Estimate) -> list[str]:
     """The answer in one to three sentences."""
     r, i = answer.results, answer.inputs
+    money = [f"It {costs(answer.costs)}."] if answer.costs else []
+    if answer.serving:
+        from llmcap.report import serving_words
+
+        return [*serving_words.headline(answer), *money]
     cache = f"KV cache {format_bytes(r['kv_bytes_total'])}"
     if i["users"] > 1:
         cache += f" ({format_bytes(r['kv_bytes_per_user'])} a user)"
@@ -74,14 +83,15 @@ def headline(answer: Estimate) -> list[str]:
         band = f" ({format_seconds(r['ttft_low_s'])} to {format_seconds(r['ttft_high_s'])})"
     who = "First token" if i["users"] == 1 else f"Last of {i['users']:,} first tokens"
     mean = "" if i["users"] == 1 else f", mean {format_seconds(r['ttft_mean_s'])}"
-    money = [f"It {costs(answer.costs)}."] if answer.costs else []
     return [f"{who} after {format_seconds(r['ttft_s'])}{band}{mean}. {cache}.", *_verdict(answer), *money]
 
 
 def notes(answer: Estimate) -> list[str]:
     """What to know beside the numbers; where it does not fit, the headline has said what is short."""
-    if answer.fits:
+    if answer.answered:
         return answer.warnings
+    if answer.serving:  # the headline has said what is short
+        return [*answer.warnings[:-1], f"what would{answer.warnings[-1].partition('; what would')[2]}"]
     return [
         *answer.warnings[:-1],
         f"what would fit: {'; '.join(capacity_cures(answer.setting, answer.inputs, answer.results))}",
@@ -144,6 +154,14 @@ def break_even_sentence(answer: Estimate) -> str:
     if any(t["winner"] == RELOAD_LOSES and t["effective_read_bytes_per_s"] > value for t in answer.tiers[1:]):
         return f"{said}, were there no latency and no fixed cost of the engine."
     return f"{said}."
+
+
+def time_title(answer: Estimate) -> str:
+    """Heading of the times of users who arrive together, beside those of a steady state."""
+    if not answer.serving:
+        return "Time"
+    users = answer.inputs["users"]
+    return "Time of one request alone" if users == 1 else f"Time if all {users:,} arrived at once"
 
 
 def decode_facts(answer: Estimate) -> list[tuple[str, str]]:

@@ -13,6 +13,7 @@ import pytest
 
 import llmcap as package
 from llmcap.analyses.options import Options, known_options
+from llmcap.analyses.serving.load import COLUMNS, PREFIX
 from llmcap.cli import options, reference
 from llmcap.cli.app import COMMANDS, command
 from llmcap.glossary import GLOSSARY, entry
@@ -66,14 +67,15 @@ def test_json_loads_no_more_than_it_needs() -> None:
 
 
 def test_every_option_of_a_case_is_an_option_of_the_command() -> None:
-    assert set(options.CASE_OPTIONS) == set(known_options())
+    assert {*options.CASE_OPTIONS, *options.LOAD_OPTIONS} == set(known_options())
     flags = {flag for p in command("estimate").params for flag in p.opts}
     assert {"--tier" if n == "tiers" else "--" + n.replace("_", "-") for n in known_options()} <= flags
 
 
 def test_the_glossary_knows_every_option_and_column() -> None:
     answer = package.estimate(context="1k")
-    columns = [*answer.inputs, *answer.results, *answer.tiers[0], *known_options()]
+    columns = [*answer.inputs, *answer.results, *answer.tiers[0], *known_options(), "arrivals_per_s"]
+    columns += [PREFIX + name for name in COLUMNS]
     assert [name for name in columns if name not in GLOSSARY] == []
     for name, found in GLOSSARY.items():
         assert found.text, name
