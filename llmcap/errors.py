@@ -49,7 +49,10 @@ def did_you_mean(word: str, choices: Iterable[str]) -> str:
 def _sentence(message: str, hint: str) -> str:
     if not hint:
         return message
-    return f"{message.rstrip()}{'' if message.rstrip()[-1:] in '.!?:' else '.'} {hint[:1].upper()}{hint[1:]}"
+    # A hint may be a question and what else can be done: "did you mean 'x'? choose one of x, y".
+    first, asked, rest = hint.partition("'? ")
+    told = " ".join(f"{part[:1].upper()}{part[1:]}" for part in ((first + asked).rstrip(), rest) if part)
+    return f"{message.rstrip()}{'' if message.rstrip()[-1:] in '.!?:' else '.'} {told}"
 
 
 class LlmcapError(Exception):

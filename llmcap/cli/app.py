@@ -102,7 +102,7 @@ class Group(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and self.get_command(ctx, args[0]) is None:
             names = self.list_commands(ctx)
-            hint = did_you_mean(args[0], names) or f"one of {', '.join(names)}"
+            hint = did_you_mean(args[0], names) or f"choose one of {', '.join(names)}"
             raise OptionError("", f"no such command '{printable(args[0], 40)}'", hint)
         return super().resolve_command(ctx, args)
 

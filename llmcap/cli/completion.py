@@ -29,7 +29,7 @@ def script(shell: str) -> str:
     """
     name = shell.strip().lower()
     if name not in SHELLS:
-        hint = did_you_mean(name, SHELLS) or f"one of {', '.join(SHELLS)}"
+        hint = did_you_mean(name, SHELLS) or f"choose one of {', '.join(SHELLS)}"
         raise OptionError("--completion", f"no script for the shell '{printable(shell, 40)}'", hint)
     words = {
         path: (subs or (_shipped(_NAMED[path]) if path in _NAMED else []), options)

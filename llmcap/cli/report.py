@@ -109,10 +109,14 @@ def _made(source: str, sets: list[str], override: str | None, prices: str | None
 
 
 def _form(output: Path | None, form: str | None) -> str:
-    if form is not None:
-        return chosen_format(form, allowed=FORMATS)
     suffix = output.suffix.lower() if output is not None else ".html"
     known = {".html": "html", ".htm": "html", ".md": "md", ".markdown": "md"}
+    if form is not None:
+        chosen = chosen_format(form, allowed=FORMATS)
+        if output is not None and known.get(suffix, chosen) != chosen:
+            shown = printable(output.name, 80)
+            raise OptionError("--format", f"{chosen} does not go with the name '{shown}'", "leave one of the two out")
+        return chosen
     if suffix not in known:
         shown = printable(str(output), 80)
         raise OptionError(

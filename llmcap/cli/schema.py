@@ -24,6 +24,6 @@ def schema(
 
     plain = kind.strip().lower()
     if plain not in KINDS:
-        hint = did_you_mean(plain, KINDS) or f"one of {', '.join(KINDS)}"
+        hint = did_you_mean(plain, KINDS) or f"choose one of {', '.join(KINDS)}"
         raise OptionError("KIND", f"'{printable(kind, 40)}' is no kind of document", hint)
     write_text(json_text(json_schema(plain)), output)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -240,15 +241,26 @@ def _to_file(
     from llmcap.report.sweep_files import write_sweep
 
     start = time.perf_counter()
-    if not quiet and sys.stderr.isatty():
-        from llmcap.cli.progress import progress_bar
+    with _told_how_to_go_on():
+        if not quiet and sys.stderr.isatty():
+            from llmcap.cli.progress import progress_bar
 
-        with progress_bar(_expected_rows(planned, job)) as advance:
-            rows = write_sweep(job, output, sweep=planned, resume=resume, workers=workers, progress=advance)
-    else:
-        rows = write_sweep(job, output, sweep=planned, resume=resume, workers=workers)
+            with progress_bar(_expected_rows(planned, job)) as advance:
+                rows = write_sweep(job, output, sweep=planned, resume=resume, workers=workers, progress=advance)
+        else:
+            rows = write_sweep(job, output, sweep=planned, resume=resume, workers=workers)
     seconds = time.perf_counter() - start
     say(f"{rows:,} rows in {seconds:.1f} s ({rows / seconds:,.0f} rows/s): {output}")
+
+
+@contextmanager
+def _told_how_to_go_on() -> Iterator[None]:
+    """What an interrupt or SIGTERM leaves is a beginning, and whoever sent it may not know that."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit):
+        print("Interrupted. What is done is kept: give the same command with --resume to go on.", file=sys.stderr)
+        raise
 
 
 def _expected_rows(planned: Sweep, job: Job) -> int | None:
@@ -265,7 +277,8 @@ def _on_cluster(
         raise OptionError("--scheduler", "needs a folder for the parts", "give -o FOLDER, which all workers can reach")
     from llmcap.report.cluster import run_on_cluster
 
-    rows = run_on_cluster(job, planned, output, scheduler, resume=resume)
+    with _told_how_to_go_on():
+        rows = run_on_cluster(job, planned, output, scheduler, resume=resume)
     say(f"{rows:,} rows in {output}")
 
 

@@ -82,7 +82,7 @@ def picture(kind: str, material: Material) -> Picture | None:
         hint = "llmcap replay TRACE --format json -o hits.json, then llmcap report hits.json"
         raise OptionError("--plot", "hits against capacity need a trace, which a scenario has not", hint)
     if kind not in KINDS:
-        hint = did_you_mean(kind, KINDS) or f"one of {', '.join(KINDS)}"
+        hint = did_you_mean(kind, KINDS) or f"choose one of {', '.join(KINDS)}"
         raise OptionError("--plot", f"no figure is called '{printable(kind, 40)}'", hint)
     return KINDS[kind](material)
 

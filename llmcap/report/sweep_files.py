@@ -127,8 +127,14 @@ def format_of(path: Path, asked: str | None) -> FileFormat:
     ------
     OptionError
     """
-    plain = (asked or path.suffix.lstrip(".")).strip().lower()
-    plain = {"pq": "parquet"}.get(plain, plain)
+    ending = path.suffix.lstrip(".").strip().lower()
+    ending = {"pq": "parquet"}.get(ending, ending)
+    plain = ending if asked is None else asked.strip().lower()
+    if ending in ("csv", "parquet") and plain != ending:
+        shown = printable(path.name, 80)
+        raise OptionError(
+            "--format", f"{printable(plain, 40)} does not go with the name '{shown}'", "leave one of the two out"
+        )
     if plain == "parquet":
         return "parquet"
     if plain == "csv":

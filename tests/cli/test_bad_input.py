@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -186,3 +187,47 @@ def test_the_unit_that_a_number_of_bytes_lacks_is_offered() -> None:
     with pytest.raises(OptionError) as error:
         options_from({"transfer_block": 2e6})
     assert "'2 MB'" in error.value.hint
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["sweep", "kv-dtypes", "--limit", "1", "-o", "a.csv", "--format", "parquet"],
+        ["sweep", "kv-dtypes", "--limit", "1", "-o", "a.parquet", "--format", "csv"],
+        ["sweep", "kv-dtypes", "--limit", "1", "-o", "a.PQ", "--format", "csv"],
+        ["report", "million-token-context", "-o", "a.html", "--format", "md"],
+        ["report", "million-token-context", "-o", "a.md", "--format", "html"],
+    ],
+    ids=lambda words: " ".join(words[-3:]),
+)
+def test_a_name_and_a_form_that_disagree_are_refused(
+    llmcap: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    check(llmcap(*arguments), 2, "--format", "does not go with the name", arguments[-3], "leave one of the two out")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_name_that_tells_no_form_takes_the_option_s(llmcap: Callable[..., Any], tmp_path: Path) -> None:
+    for name, form, start in (("a.dat", "csv", b'"model",'), ("b", "parquet", b"PAR1"), ("c.pq", "parquet", b"PAR1")):
+        file = tmp_path / name
+        ran = llmcap("sweep", "kv-dtypes", "--limit", "1", "-q", "-o", file, "--format", form)
+        assert ran.status == 0, ran.err
+        assert file.read_bytes().startswith(start)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["explain", "--term", "tier:x"], " Did you mean 'tier:hbm'? Choose one of all, "),
+        (["explain", "--term", "x"], " Choose one of all, "),
+        (["estimate", "--format", "jsn"], " Did you mean 'json'? Choose one of table, "),
+        (["nothing"], " Choose one of estimate, "),
+        (["schema", "modl"], " Did you mean 'model'?"),
+    ],
+    ids=" ".join,
+)
+def test_sentences_begin_with_a_capital(llmcap: Callable[..., Any], arguments: list[str], sentence: str) -> None:
+    ran = llmcap(*arguments)
+    assert sentence in ran.err
+    assert not re.search(r"[.?!] [a-z]", ran.err), ran.err

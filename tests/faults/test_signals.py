@@ -40,6 +40,7 @@ def test_a_sweep_ends_cleanly_and_continues(tmp_path: Path, number: int, status:
     assert "Traceback" not in err
     if process.returncode:
         assert not path.exists()
+        assert "Interrupted" in err and "--resume" in err
         assert (tmp_path / ".ended.csv.partial").exists()
         subprocess.run([*SWEEP, "-o", str(path), "--resume"], check=True)
     assert path.read_bytes() == whole.read_bytes()

@@ -174,7 +174,7 @@ def _term(term: str, tiers: list[str]) -> str:
     plain = term.strip().lower()
     known = ["all", "prefill", "decode", "kv", *(f"tier:{name}" for name in tiers)]
     if plain not in known:
-        hint = f"{did_you_mean(plain, known)} one of {', '.join(known)}".strip()
+        hint = f"{did_you_mean(plain, known)} choose one of {', '.join(known)}".strip()
         raise OptionError("--term", f"there is no term '{printable(term, 40)}'", hint)
     return plain
 

@@ -180,6 +180,6 @@ def _one_of(name: str, value: str, choices: dict[str, T]) -> T:
     if plain not in choices:
         raise OptionError(
             option_name(name), f"unknown value '{printable(value, 40)}'",
-            f"{did_you_mean(plain, choices)} one of {', '.join(choices)}".strip(),
+            f"{did_you_mean(plain, choices)} choose one of {', '.join(choices)}".strip(),
         )  # fmt: skip
     return choices[plain]

@@ -136,7 +136,7 @@ def plan(
     True
     """
     if question not in ANSWERS:
-        hint = f"{did_you_mean(question, QUESTIONS)} one of {', '.join(QUESTIONS)}".strip()
+        hint = f"{did_you_mean(question, QUESTIONS)} choose one of {', '.join(QUESTIONS)}".strip()
         raise OptionError("", f"there is no question '{printable(question, 40)}'", hint)
     if question == "users-max" and users is not None:
         raise OptionError("--users", "is what --users-max looks for", "leave it out")
@@ -196,7 +196,7 @@ def _check(question: str, objectives: Objectives) -> None:
 
 def _check_tier(question: str, tier: str | None, known: list[str]) -> None:
     if tier is not None and tier not in known:
-        hint = f"{did_you_mean(tier, known)} one of {', '.join(known)}, or add one with --tier".strip()
+        hint = f"{did_you_mean(tier, known)} choose one of {', '.join(known)}, or add one with --tier".strip()
         option = "--bandwidth-for" if question == "bandwidth-for" else "--from-tier"
         raise OptionError(option, f"there is no tier '{printable(tier, 40)}'", hint)
 

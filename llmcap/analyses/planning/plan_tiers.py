@@ -56,7 +56,7 @@ def tier_of(evaluator: Evaluator, name: str) -> Tier:
     if name not in tiers:
         raise OptionError(
             "--tier-name", f"{evaluator.setting.machine.server.id} has no tier '{printable(name, 40)}'",
-            f"{did_you_mean(name, list(tiers))} one of {', '.join(tiers)}, or add one with --tier".strip(),
+            f"{did_you_mean(name, list(tiers))} choose one of {', '.join(tiers)}, or add one with --tier".strip(),
         )  # fmt: skip
     return tiers[name]
 

@@ -26,7 +26,7 @@ def adjusted(scenario: Scenario, sets: Sequence[str], override: str | None) -> S
     axes: dict[str, Any] = {canonical(k): v for k, v in scenario.axes.items()}
     if override is not None:
         if override not in scenario.overrides:
-            others = f"one of {', '.join(scenario.overrides)}" if scenario.overrides else "it has none at all"
+            others = f"choose one of {', '.join(scenario.overrides)}" if scenario.overrides else "it has none at all"
             hint = did_you_mean(override, scenario.overrides) or others
             raise OptionError("--override", f"the scenario has no override '{printable(override, 40)}'", hint)
         for name, value in scenario.overrides[override].items():
