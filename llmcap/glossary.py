@@ -120,8 +120,7 @@ OPTIONS: Final = _table(
         "lengths",
         "",
         "lengths",
-        "in a closed loop, whether lengths are varied from request to request around the means, so that clients drift "
-        "apart, or all equal, as in many benchmarks, so that they stay in step (default: varied)",
+        "in a closed loop, lengths varied from request to request, or equal as in many benchmarks (default: varied)",
     ),
     (
         "draft_tokens",
@@ -169,6 +168,8 @@ RESULTS: Final = _table(
     ("ttft_high_s", "s", "TTFT, high", "upper end of the band of ttft_s; empty under ideal and as-published"),
     ("ttft_mean_s", "s", "mean TTFT", "time to first token, mean over the users"),
     ("tpot_s", "s", "time per output token", "mean time between output tokens of one user with all users decoding"),
+    ("tpot_low_s", "s", "TPOT, low", "lower end of the band of tpot_s; empty under ideal and as-published"),
+    ("tpot_high_s", "s", "TPOT, high", "upper end of the band of tpot_s; empty under ideal and as-published"),
     ("e2el_s", "s", "end-to-end latency", "ttft_s + (output - 1) tpot_s, the sum of the phases"),
     ("output_tok_per_s", "tokens/s", "output rate", "users x output tokens / e2el_s"),
     (

@@ -83,7 +83,8 @@ def prefill_fields(wanted: Collection[str] | None) -> frozenset[str]:
 
 def decode_fields(wanted: Collection[str] | None) -> frozenset[str]:
     """Fields of a decode step's cost that the wanted columns need."""
-    return TIMES | ({"byte_s"} if wanted is None or "mbu" in wanted else frozenset())
+    columns = (("low", "tpot_low_s"), ("high", "tpot_high_s"), ("byte_s", "mbu"))
+    return TIMES | {name for name, column in columns if wanted is None or column in wanted}
 
 
 def largest(*shares: Value) -> NDArray[np.int8]:

@@ -301,10 +301,11 @@ class Evaluator:
         if asked("limit"):
             limit = self._limit(cost, prefill, decode, after * tpot, after)
             results["limit"] = limit if cases.gap is None else np.where(fits, limit, np.int8(len(LIMITS) - 1))
+        results |= dict.fromkeys(("ttft_low_s", "ttft_high_s", "tpot_low_s", "tpot_high_s"), np.nan)
         if self.setting.calibrated:
+            again = 0.0 if repeated is None else repeated
             results["ttft_low_s"], results["ttft_high_s"] = fit(cost.low), fit(cost.high)
-        else:
-            results["ttft_low_s"] = results["ttft_high_s"] = np.nan
+            results["tpot_low_s"], results["tpot_high_s"] = fit(decode.low) + again, fit(decode.high) + again
         return results
 
     def _phases(self, cases: Cases, prefill: Value, tpot: Value) -> dict[str, Value]:

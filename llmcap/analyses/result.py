@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 RESULT_COLUMNS = (
-    "prefill_s", "ttft_s", "ttft_low_s", "ttft_high_s", "ttft_mean_s", "tpot_s", "e2el_s", "output_tok_per_s",
-    "kv_bytes_per_token", "kv_bytes_per_user", "kv_bytes_total", "kv_bytes_total_reserved", "weight_bytes",
-    "weight_bytes_per_device", "hbm_free_bytes", "max_users_hbm", "fits", "limit", "mfu", "mbu",
+    "prefill_s", "ttft_s", "ttft_low_s", "ttft_high_s", "ttft_mean_s", "tpot_s", "tpot_low_s", "tpot_high_s", "e2el_s",
+    "output_tok_per_s", "kv_bytes_per_token", "kv_bytes_per_user", "kv_bytes_total", "kv_bytes_total_reserved",
+    "weight_bytes", "weight_bytes_per_device", "hbm_free_bytes", "max_users_hbm", "fits", "limit", "mfu", "mbu",
 )  # fmt: skip
 TIER_COLUMNS = (
     "tier", "capacity_bytes", "read_bytes_per_s", "effective_read_bytes_per_s", "users_held", "reload_s",

@@ -170,7 +170,8 @@ def decode_facts(answer: Estimate) -> list[tuple[str, str]]:
     facts = []
     if r["tpot_s"] is not None:
         per_user = format_rate(1.0 / r["tpot_s"], "tokens/s")
-        facts.append(("time per output token", f"{seconds(r['tpot_s'])} ({per_user} a user)"))
+        band = "" if r["tpot_low_s"] is None else f" ({seconds(r['tpot_low_s'])} to {seconds(r['tpot_high_s'])})"
+        facts.append(("time per output token", f"{seconds(r['tpot_s'])}{band}, {per_user} a user"))
     facts.append(("output rate", f"{format_rate(r['output_tok_per_s'], 'tokens/s')} over the whole run"))
     used = [f"MFU {r['mfu']:.0%} in prefill"] if r["mfu"] is not None else []
     used += [f"MBU {r['mbu']:.0%} in decode"] if r["mbu"] is not None else []
