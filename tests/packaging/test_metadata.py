@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -35,6 +36,14 @@ def test_every_import_is_declared() -> None:
             elif isinstance(node, ast.ImportFrom) and node.level == 0:
                 found.add((node.module or "").partition(".")[0])
     assert found - set(sys.stdlib_module_names) - {"llmcap"} <= declared | optional
+
+
+def test_every_dependency_has_a_lower_bound_that_can_be_installed() -> None:
+    """`make test-minimum` installs just these versions."""
+    ran = subprocess.run(
+        [sys.executable, Path(__file__).with_name("minimum_versions.py")], capture_output=True, text=True, check=True
+    )
+    assert [line.replace("==", ">=") for line in ran.stdout.splitlines()] == PROJECT["dependencies"]
 
 
 @pytest.mark.parametrize("folder", DATA)

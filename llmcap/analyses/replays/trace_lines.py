@@ -131,9 +131,11 @@ def _identities(ids: Any, has_words: bool) -> array[int]:
         raise wrong from None
     except OverflowError:
         try:
-            return array("q", np.array(ids, dtype=np.uint64).view(np.int64).tolist())  # unsigned 64-bit hashes
+            if min(ids) >= 0:  # numpy 1.26 would wrap a negative one round
+                return array("q", np.array(ids, dtype=np.uint64).view(np.int64).tolist())  # unsigned 64-bit hashes
         except (OverflowError, TypeError, ValueError):
-            raise MalformedLineError("hash_ids go beyond 64 bits") from None
+            pass
+        raise MalformedLineError("hash_ids go beyond 64 bits") from None
 
 
 def _csv_request(line: bytes, time: int, inputs: int, outputs: int | None) -> Line:
