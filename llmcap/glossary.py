@@ -129,12 +129,7 @@ OPTIONS: Final = _table(
         "tokens drafted for each verifying step (speculative decoding, MTP)",
     ),
     ("acceptance", "1", "acceptance", "chance that a drafted token is accepted if those before it were, such as 0.8"),
-    (
-        "prefill_devices",
-        "devices",
-        "prefill devices",
-        "devices that only prefill, while the others decode and take in the prompts' caches (disaggregation)",
-    ),
+    ("prefill_devices", "devices", "prefill devices", "devices that only prefill; the others decode (disaggregation)"),
 )
 
 #: Options of the command alone.
@@ -359,6 +354,10 @@ SERVING: Final = _table(
     ("serving_saturation_low_tok_per_s", "tokens/s", "saturation throughput, low", "lower end of its band"),
     ("serving_saturation_high_tok_per_s", "tokens/s", "saturation throughput, high", "upper end of its band"),
     ("serving_saturation_limit", "", "saturates by", "what holds the rate down: cache pool, work, a pool of devices"),
+    ("serving_prefill_tp", "devices", "prefill TP", "tensor parallelism of the prefill devices"),
+    ("serving_prefill_dp", "replicas", "prefill DP", "replicas of the prefill devices"),
+    ("serving_decode_tp", "devices", "decode TP", "tensor parallelism of the devices that decode"),
+    ("serving_decode_dp", "replicas", "decode DP", "replicas of the devices that decode"),
     ("serving_prefill_utilisation", "1", "prefill busy", "share of time that the prefill devices are busy"),
     ("serving_decode_utilisation", "1", "decode busy", "request rate over the most that the decode devices answer"),
     ("serving_transfer_utilisation", "1", "links busy", "share of time that caches are moved"),

@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from llmcap.analyses.result import flatten, rows_of
 from llmcap.analyses.setting import resolve
 from llmcap.errors import DocumentError, LlmcapError, Problem, did_you_mean, printable
 from llmcap.specs.bounded_files import read_bounded
+
+if TYPE_CHECKING:
+    from llmcap.analyses.serving.load import LoadModel
 
 #: Cases of one file at most; larger tables are a sweep's business.
 MAX_CASES = 1_000_000
@@ -104,6 +107,7 @@ def evaluate_cases(
         Naming row and column of every case that cannot be evaluated.
     """
     groups: dict[Options, list[tuple[int, dict[str, int]]]] = {}
+    loads: dict[Options, LoadModel] = {}
     kept_sessions: dict[int, int] = {}
     problems: list[Problem] = []
     for index, case in enumerate(cases):
@@ -115,8 +119,11 @@ def evaluate_cases(
                 numbers["users"], numbers["context"], numbers["cached_tokens"], numbers["output_tokens"]
             )
             sessions = checked["users"] if kept is None else count("sessions", kept, minimum=checked["users"])
-            options = options_from(given)
-            check_steps(resolve(options), checked["context"])
+            options = options_from(given, under_load=True)
+            check_steps(resolve(options.together()), checked["context"])
+            if options.arrivals != "together":
+                loads[options] = loads.get(options) or _load_of(options)
+                loads[options].check(checked["users"])
         except DocumentError as error:
             line = int(case["_line"]) if "_line" in case else index + 1
             problems += [Problem(file, line, "", f"{p}", "") for p in error.problems]
@@ -131,25 +138,38 @@ def evaluate_cases(
         raise DocumentError(problems)
     found: list[list[dict[str, Any]]] = [[] for _ in cases]
     for options, members in groups.items():
-        setting = resolve(options)
+        setting = resolve(options.together())
         u, c, k, o = (
             np.array([case[name] for _, case in members], dtype=np.float64)
             for name in ("users", "context", "cached_tokens", "output_tokens")
         )
-        arrays = flatten(setting, Evaluator.of(setting).evaluate(u, c, k, o), u, c, k, o)
+        columns = Evaluator.of(setting).evaluate(u, c, k, o)
+        load = loads.get(options)
+        arrays = flatten(setting if load is None else load.setting, columns, u, c, k, o)
         rows = rows_of(arrays)
+        served = None if load is None else load.rows(u, c, k, o)
         tiers = len(arrays.tier_names)
         for position, (index, _) in enumerate(members):
             found[index] = [
-                _with_sessions(row, kept_sessions[index]) for row in rows[position * tiers : (position + 1) * tiers]
+                _with(row, kept_sessions[index], {} if served is None else served[position])
+                for row in rows[position * tiers : (position + 1) * tiers]
             ]
     return [row for rows in found for row in rows]
 
 
-def _with_sessions(row: dict[str, Any], sessions: int) -> dict[str, Any]:
-    """The row with the caches kept in all, beside the users as in the answer to one question."""
-    return {
-        name: value
-        for column, cell in row.items()
-        for name, value in ((column, cell), *((("sessions", sessions),) if column == "users" else ()))
-    }
+def _load_of(options: Options) -> LoadModel:
+    from llmcap.analyses.serving.load import LoadModel, under_load
+
+    return LoadModel.of(under_load(resolve(options.together()), options))
+
+
+def _with(row: dict[str, Any], sessions: int, serving: dict[str, Any]) -> dict[str, Any]:
+    """The row with the caches kept in all beside the users, and the steady state before the tier's columns."""
+    found: dict[str, Any] = {}
+    for name, value in row.items():
+        if name == "tier":
+            found |= serving
+        found[name] = value
+        if name == "users":
+            found["sessions"] = sessions
+    return found

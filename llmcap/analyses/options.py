@@ -227,9 +227,9 @@ def _check_load(options: Options) -> None:
 
 def _arrivals(value: object) -> str | float:
     """ "together", "closed", or a rate. [1/s]"""
-    if isinstance(value, float | int) and not isinstance(value, bool):
-        raise OptionError("--arrivals", f"'{printable(value)}' has no unit", f"write '{value:g}/s' if that is meant")
     plain = str(value).strip().lower()
+    if plain.replace(".", "", 1).isdecimal():
+        raise OptionError("--arrivals", f"'{printable(plain, 40)}' has no unit", f"write '{printable(plain, 40)}/s'")
     if plain in ARRIVALS:
         return plain
     try:

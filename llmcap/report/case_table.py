@@ -11,8 +11,9 @@ from llmcap.units import format_bytes, format_count, format_seconds
 #: Columns of a case that describe the question, in the order of the answer; those that never change are left out.
 _ASKED: Final = (
     "model", "hardware", "devices", "tp", "pp", "dp", "ep", "cp", "weight_dtype", "activation_dtype", "kv_dtype",
-    "attention_dtype", "kv_policy", "engine", "chunk_tokens", "assumptions", "users", "sessions", "context_tokens",
-    "cached_tokens", "output_tokens",
+    "attention_dtype", "kv_policy", "engine", "chunk_tokens", "assumptions", "arrivals", "arrivals_per_s", "lengths",
+    "prefill_devices", "draft_tokens", "acceptance", "users", "sessions", "context_tokens", "cached_tokens",
+    "output_tokens",
 )  # fmt: skip
 _ALWAYS: Final = ("model", "users", "context_tokens")
 
@@ -33,20 +34,28 @@ _FIGURES: Final[tuple[tuple[str, str, Callable[[Any], str]], ...]] = (
     ("recompute_s", "without", _shown(format_seconds)),
     ("winner", "faster", _shown(str)),
 )
+#: The same of a steady state, where one is asked for.
+_SERVING: Final[tuple[tuple[str, str, Callable[[Any], str]], ...]] = (
+    ("serving_ttft_s", "TTFT served", _shown(format_seconds)),
+    ("serving_tpot_s", "TPOT served", _shown(format_seconds)),
+    ("serving_output_tok_per_s", "tokens/s", _shown("{:,.0f}".format)),
+    ("serving_saturation_requests_per_s", "saturates at", _shown("{:,.3g}/s".format)),
+)
 
 
 def cases_table(rows: Sequence[Row]) -> str:
     """Rows of `evaluate_cases` as aligned text, one line per case and tier; csv and json hold every column."""
     asked = [name for name in _ASKED if name in _ALWAYS or len({row.get(name) for row in rows}) > 1]
+    figures = _FIGURES if not any("serving_fits" in row for row in rows) else (*_FIGURES[:2], *_SERVING, *_FIGURES[2:])
     found = []
     for row in rows:
         cells = {_heading(name): _written(name, row.get(name)) for name in asked}
-        cells |= {heading: form(row.get(column)) for column, heading, form in _FIGURES}
+        cells |= {heading: form(row.get(column)) for column, heading, form in figures}
         if not row["fits"]:
             cells["first token"] = "does not fit"
         found.append(cells)
     words = {"model", "hardware", "weight dtype", "activation dtype", "kv dtype", "attention dtype", "kv policy"}
-    left = words | {"engine", "assumptions", "tier", "faster"}
+    left = words | {"engine", "assumptions", "arrivals", "lengths", "tier", "faster"}
     right = {name for cells in found[:1] for name in cells} - left
     return plain_table(found, right=right) + "All columns: --format csv or json.\n"
 
@@ -56,4 +65,6 @@ def _heading(name: str) -> str:
 
 
 def _written(name: str, value: Any) -> str:
+    if value is None:
+        return "-"
     return format_count(int(value)) if name.endswith("_tokens") or name in ("users", "sessions") else str(value)

@@ -86,6 +86,8 @@ def _serving(answer: Estimate, terminal: Terminal) -> list[Text]:
     from llmcap.report import serving_words
 
     facts = [(Text(what), _plain(how_much)) for what, how_much in serving_words.facts(answer)]
+    if not facts:  # no request fits
+        return []
     return _section("Serving in steady state", aligned(facts, "ll", terminal.room), terminal)
 
 

@@ -117,6 +117,9 @@ def _utilisation(answer: Estimate) -> str:
     parts = [f"{s['utilisation']:.0%} of saturation"]
     if "prefill_utilisation" in s:
         pools = (("prefill", i["prefill_devices"]), ("decode", i["devices"] - i["prefill_devices"]))
-        busy = [f"{n} {name} device{'s' * (n != 1)} {s[f'{name}_utilisation']:.0%}" for name, n in pools]
+        busy = []
+        for name, n in pools:
+            layout = f"{s[f'{name}_dp']} x tp{s[f'{name}_tp']}"
+            busy.append(f"{n} {name} device{'s' * (n != 1)} ({layout}) {s[f'{name}_utilisation']:.0%}")
         parts.append(f"{', '.join(busy)}, links {s['transfer_utilisation']:.1%}")
     return "; ".join(parts)

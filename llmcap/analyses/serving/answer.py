@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from llmcap.analyses.result import Estimate
-from llmcap.analyses.serving.load import PREFIX, LoadModel, word
+from llmcap.analyses.serving.load import LoadModel, plain
 from llmcap.analyses.serving.speculation import has_own_layer
 from llmcap.analyses.serving.steady_state import ServingModel
 from llmcap.analyses.setting import Setting
@@ -41,20 +41,6 @@ def with_load(found: Estimate) -> Estimate:
             *({"name": s.name, "text": s.text, "source": s.source, "bias": s.bias} for s in statements(setting)),
         ],
     )
-
-
-def plain(name: str, value: Any) -> Any:
-    """A value as JSON holds it: words for indices, no NaN."""
-    if name in ("limit", "saturation_limit"):
-        return word(name, float(value))
-    if name == "fits":
-        return bool(value)
-    return float(value) if np.isfinite(value) else None
-
-
-def row(serving: dict[str, Any]) -> dict[str, Any]:
-    """The answer as columns of a row."""
-    return {PREFIX + name: value for name, value in serving.items()}
 
 
 def _warnings(found: Estimate, serving: dict[str, Any]) -> list[str]:

@@ -23,6 +23,7 @@ Array = NDArray[np.float64]
 #: Values of `limit` and of `saturation_limit`, by index.
 LIMITS: Final = ("compute", "memory", "network", "overhead", "capacity", "saturated")
 CEILINGS: Final = ("cache pool", "max sequences", "work", "prefill devices", "decode devices", "transfer")
+WORDS: Final = {"limit": LIMITS, "saturation_limit": CEILINGS}
 _CAPACITY, _SATURATED = 4, 5
 _MORE: Final = 1.1
 """What twice the sequences must bring for the pool, and not the work itself, to be what holds the rate down."""
@@ -36,7 +37,8 @@ COLUMNS: Final = (
     "output_tok_per_s", "output_low_tok_per_s", "output_high_tok_per_s", "output_tok_per_s_per_user",
     "output_tok_per_s_per_device", "running", "waiting", "held", "utilisation", "saturation_requests_per_s",
     "saturation_tok_per_s", "saturation_low_tok_per_s", "saturation_high_tok_per_s", "saturation_limit",
-    "prefill_utilisation", "decode_utilisation", "transfer_utilisation", "tokens_per_step",
+    "prefill_tp", "prefill_dp", "prefill_utilisation", "decode_tp", "decode_dp", "decode_utilisation",
+    "transfer_utilisation", "tokens_per_step",
 )  # fmt: skip
 PREFIX: Final = "serving_"
 """Of the columns' names in rows."""
@@ -86,6 +88,24 @@ class LoadModel:
         arrivals = self.setting.options.arrivals
         return arrivals if isinstance(arrivals, float) else None
 
+    def check(self, users: ArrayLike) -> None:
+        """Refuse users beside a rate, from which they follow.
+
+        Raises
+        ------
+        OptionError
+        """
+        if self.rate is not None and np.any(np.asarray(users) != 1.0):
+            raise OptionError(
+                "--users", "follow from the rate of --arrivals", "leave them out, or ask --arrivals closed"
+            )
+
+    def rows(self, users: Array, context: Array, cached: Array, output: Array) -> list[dict[str, Any]]:
+        """One dict per case, named as the columns of a sweep."""
+        columns = self.columns(users, context, cached, output)
+        flat = {name: np.broadcast_to(value, users.shape).reshape(-1) for name, value in columns.items()}
+        return [{PREFIX + name: plain(name, values[i]) for name, values in flat.items()} for i in range(users.size)]
+
     def columns(self, users: ArrayLike, context: ArrayLike, cached: ArrayLike, output: ArrayLike) -> dict[str, Any]:
         """The columns of `COLUMNS` that apply, without the prefix of rows.
 
@@ -102,10 +122,7 @@ class LoadModel:
             Users beside a rate.
         """
         c, n, k, o = (np.asarray(v, dtype=np.float64) for v in np.broadcast_arrays(users, context, cached, output))
-        if self.rate is not None and np.any(c != 1.0):
-            raise OptionError(
-                "--users", "follow from the rate of --arrivals", "leave them out, or use --arrivals closed"
-            )
+        self.check(c)
         fits = self.model.fits(n, o) if self.split is None else self.split.fits(n, o)
         ceiling, why = self._ceiling(n, k, o)
         answer = self._closed(c, n, k, o) if self.rate is None else self._poisson(n, k, o)
@@ -143,6 +160,9 @@ class LoadModel:
             rates = self.split.rates(n, k, o)
             for name, most in zip(("prefill", "decode", "transfer"), rates, strict=True):
                 found[f"{name}_utilisation"] = offered / most + sure
+            for name, pool in (("prefill", self.split.prefill), ("decode", self.split.decode)):
+                for degree in ("tp", "dp"):
+                    found[f"{name}_{degree}"] = np.full(c.shape, getattr(pool.setting.parallelism, degree))
         if self.model.draft is not None:
             found["tokens_per_step"] = np.full(c.shape, self.model.draft.tokens_per_step)
         return {name: found[name] for name in COLUMNS if name in found}
@@ -232,7 +252,24 @@ def _plain(answer: dict[str, Array | Moments]) -> dict[str, Array]:
     return found | {"queue_s": queue.mean}
 
 
-def word(name: str, value: float) -> str | None:
-    """What an index of `limit` or `saturation_limit` stands for."""
-    words = LIMITS if name == "limit" else CEILINGS
-    return words[int(value)] if value >= 0 else None
+def applicable(options: Options) -> tuple[str, ...]:
+    """The columns that a load has."""
+    without: set[str] = set()
+    if not isinstance(options.arrivals, float):
+        without |= {"ttft_p95_s", "ttft_p99_s"}
+    if options.draft_tokens is None:
+        without |= {"tokens_per_step"}
+    if options.prefill_devices is None:
+        without |= {name for name in COLUMNS if name.startswith(("prefill_", "decode_", "transfer_"))}
+    return tuple(name for name in COLUMNS if name not in without)
+
+
+def plain(name: str, value: Any) -> Any:
+    """A value as JSON holds it: words for indices, no NaN."""
+    if name in WORDS:
+        return WORDS[name][int(value)] if value >= 0 else None
+    if name == "fits":
+        return bool(value)
+    if name.endswith(("_tp", "_dp")):
+        return int(value)
+    return float(value) if np.isfinite(value) else None

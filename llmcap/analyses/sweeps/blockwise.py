@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,9 @@ from llmcap.analyses.setting import Setting
 from llmcap.analyses.sweeps.grid import Part
 from llmcap.analyses.tiers import TierRates
 from llmcap.engine.cost import Value
+
+if TYPE_CHECKING:
+    from llmcap.analyses.serving.load import LoadModel
 
 Array = NDArray[np.float64]
 Block = tuple[slice, ...]
@@ -48,8 +51,10 @@ class Blockwise:
     def __init__(self, wanted: frozenset[str], *, by_tier: bool) -> None:
         self.wanted = wanted
         self.by_tier = by_tier
+        self.under_load = any(name.startswith("serving_") for name in wanted)
         self._evaluators: dict[Options, Evaluator] = {}
         self._bases: dict[Options, Evaluator] = {}
+        self._loads: dict[Options, LoadModel] = {}
         ballast = np.empty(_BALLAST_BYTES, dtype=np.uint8)
         del ballast
         self._kept: dict[tuple[object, ...], _Shared] = {}
@@ -97,7 +102,24 @@ class Blockwise:
             found: dict[str, dict[str, Value]] = {}
             if self.by_tier:
                 found = evaluator.tier_columns(cases, self.wanted, shared.tiers, only=tiers)
-            yield block, Columns({**cases.results, **given}, {}, found)
+            served = self._served(part.setting, cases) if self.under_load else {}
+            yield block, Columns({**cases.results, **given, **served}, {}, found)
+
+    def _served(self, setting: Setting, cases: Cases) -> dict[str, Any]:
+        """Columns of a steady state; nothing but whether it fits where all users arrive together."""
+        from llmcap.analyses.serving.load import PREFIX, WORDS, LoadModel
+
+        wanted = {name.removeprefix(PREFIX) for name in self.wanted if name.startswith(PREFIX)}
+        found: dict[str, Any] = {PREFIX + name: -1 if name in WORDS else np.nan for name in wanted}
+        if "fits" in wanted:
+            found[PREFIX + "fits"] = cases.fits
+        if setting.options.arrivals == "together":
+            return found
+        load = self._loads.get(setting.options)
+        if load is None:
+            load = self._loads[setting.options] = LoadModel.of(setting)
+        columns = load.columns(cases.users, cases.context, cases.cached, cases.output)
+        return found | {PREFIX + name: value for name, value in columns.items() if name in wanted}
 
     def _keep(self, key: tuple[object, ...], shared: _Shared) -> None:
         self._kept_points += shared.cases.fits.size
@@ -135,6 +157,6 @@ def cut(values: Array, block: Block) -> Array:
 
 def _up_to_tiers(setting: Setting) -> Options:
     """The options that decide everything but the tiers."""
-    bare = replace(setting.options, drive=None, drives=None, dram=None, store=None)
+    bare = replace(setting.options.together(), drive=None, drives=None, dram=None, store=None)
     # Cards carry collectives between servers; inside one they only feed a remote store.
     return replace(bare, nic=None, nics=None) if setting.machine.servers == 1 else bare

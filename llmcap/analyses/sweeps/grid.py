@@ -214,12 +214,16 @@ class Grid:
             A combination that cannot be and that no condition excludes.
         """
         given = {k: v for k, v in {**self.base, **choice}.items() if k != OVERRIDE}
-        options = options_from(given)
+        options = options_from(given, under_load=True)
         if options in self._settings:
             return self._settings[options]
         structural = [c for c in self.conditions if not c.of_numbers()]
         try:
-            setting = resolve(options)
+            setting = resolve(options.together())
+            if options.arrivals != "together":
+                from llmcap.analyses.serving.load import under_load
+
+                setting = under_load(setting, options)
         except LlmcapError as error:
             if any(_fails(c, self._early(options)) for c in structural):
                 return None

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmcap.analyses.evaluate import LIMITS, Columns
+from llmcap.analyses.options import LOAD_OPTIONS
 from llmcap.analyses.result import RESULT_COLUMNS, TIER_COLUMNS, setting_inputs
 from llmcap.analyses.setting import Setting
 from llmcap.analyses.sweeps.blockwise import Block, Blockwise
@@ -27,8 +28,10 @@ Index = tuple[slice | NDArray[np.intp], ...]
 NUMBERS: Final = ("users", "context_tokens", "cached_tokens", "output_tokens")
 WINNERS: Final = ("recompute", "reload")
 _COUNTS: Final = ("devices", "tp", "pp", "dp", "ep", "cp", "chunk_tokens", "drives", "nics", *NUMBERS, SESSIONS)
-#: Options that leave everything but the tiers as it is.
-_TIER_OPTIONS: Final = ("drive", "drives", "dram", "store", "nic", "nics")
+#: Options that leave everything but the tiers, or the steady state, as it is.
+_TIER_OPTIONS: Final = ("drive", "drives", "dram", "store", "nic", "nics", *LOAD_OPTIONS)
+#: Inputs that are amounts, and may be absent.
+_AMOUNTS: Final = ("dram", "arrivals_per_s", "draft_tokens", "acceptance", "prefill_devices")
 _DTYPES: Final[dict[Kind, type]] = {"number": np.float64, "count": np.int64, "truth": np.bool_, "word": np.int16}
 
 
@@ -62,6 +65,8 @@ class Sweep:
     def __init__(self, grid: Grid) -> None:
         self.grid = grid
         self._inputs = {id(s): setting_inputs(s) | _varied(grid, choice) for s, choice in grid.settings}
+        asked = dict.fromkeys(name for found in self._inputs.values() for name in found)
+        self._inputs = {key: dict.fromkeys(asked) | found for key, found in self._inputs.items()}
         self.tier_names = self._tiers()
         self.columns = self._columns()
         self.by_tier = any(c.by_tier for c in self.columns)
@@ -165,7 +170,7 @@ class Sweep:
         for setting, choice in self.grid.settings:
             for name, value in {**self._inputs[id(setting)], **_varied(self.grid, choice)}.items():
                 inputs.setdefault(name, []).append(value)
-        known = _ordered(inputs, with_sessions=self.grid.has_sessions)
+        known = _ordered(inputs, self._served(), with_sessions=self.grid.has_sessions)
         names = self.grid.scenario.columns or known
         found: list[Column] = []
         for name in names:
@@ -177,6 +182,16 @@ class Sweep:
             found.append(self._column(name, inputs.get(name)))
         return tuple(found)
 
+    def _served(self) -> tuple[str, ...]:
+        """Columns of a steady state, where any case has one."""
+        loads = [s.options for s, _ in self.grid.settings if s.options.arrivals != "together"]
+        if not loads:
+            return ()
+        from llmcap.analyses.serving.load import COLUMNS, PREFIX, applicable
+
+        found = {name for options in loads for name in applicable(options)}
+        return tuple(PREFIX + name for name in COLUMNS if name in found)
+
     def _column(self, name: str, values: list[Any] | None) -> Column:
         by_tier = name in TIER_COLUMNS
         if name == "tier":
@@ -185,13 +200,17 @@ class Sweep:
             return Column(name, "word", WINNERS, True)
         if name == "limit":
             return Column(name, "word", LIMITS)
-        if name == "fits":
+        if name in ("fits", "serving_fits"):
             return Column(name, "truth")
+        if name in ("serving_limit", "serving_saturation_limit"):
+            from llmcap.analyses.serving.load import PREFIX, WORDS
+
+            return Column(name, "word", WORDS[name.removeprefix(PREFIX)])
         if name in _COUNTS and None not in (values or ()):
             return Column(name, "count")
         if values is None:
             return Column(name, "number", (), by_tier)
-        if name == "dram":
+        if name in _AMOUNTS:
             return Column(name, "number")
         return Column(name, "word", tuple(dict.fromkeys(str(v) for v in values if v is not None)))
 
@@ -199,11 +218,11 @@ class Sweep:
         return DocumentError([Problem(self.grid.file, None, path, message, hint)])
 
 
-def _ordered(inputs: Mapping[str, Any], *, with_sessions: bool) -> tuple[str, ...]:
+def _ordered(inputs: Mapping[str, Any], served: tuple[str, ...], *, with_sessions: bool) -> tuple[str, ...]:
     first = [n for n in inputs if n in ("override", "model", "hardware", "devices", "tp", "pp", "dp", "ep", "cp")]
     rest = [n for n in inputs if n not in first]
     sessions = (SESSIONS,) if with_sessions else ()
-    return (*first, *sessions, *NUMBERS, *rest, *RESULT_COLUMNS, *TIER_COLUMNS)
+    return (*first, *sessions, *NUMBERS, *rest, *RESULT_COLUMNS, *served, *TIER_COLUMNS)
 
 
 def _varied(grid: Grid, choice: Choice) -> dict[str, Any]:
