@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
+
+from llmcap.records import dataclass
 
 MAX_TEXT = 2300  # characters of one error's text: a screenful, and what scripts can keep in one log record
 MAX_PROBLEMS = 20

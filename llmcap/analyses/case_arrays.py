@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 
 from llmcap.analyses.closed_forms import TIMES
 from llmcap.engine.cost import Value
+from llmcap.records import dataclass
 
 Array = NDArray[np.float64]
 

@@ -11,7 +11,7 @@ costs a few multiplications and one look-up. `StepModel.prefill` says the same a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Final
 
 import numpy as np
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from llmcap.analyses.steps import StepModel
 from llmcap.engine.cost import Cost, Value
 from llmcap.engine.pipeline import pipeline_share
+from llmcap.records import dataclass
 
 Array = NDArray[np.float64]
 

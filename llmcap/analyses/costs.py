@@ -6,14 +6,13 @@ for others meanwhile does better, so savings are on the low side.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from llmcap.analyses.machine import Machine
 from llmcap.analyses.offload.wear import DAY, YEAR
 from llmcap.analyses.paths import Tier
+from llmcap.records import dataclass
 from llmcap.specs.prices import PriceList
 
 Array = NDArray[np.float64]

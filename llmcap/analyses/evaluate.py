@@ -7,7 +7,7 @@ depends on one of them alone is computed once.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, get_args
 
 import numpy as np
@@ -21,6 +21,7 @@ from llmcap.analyses.steps import StepModel
 from llmcap.analyses.tiers import TierModel, TierRates
 from llmcap.engine.cost import Cost, Value
 from llmcap.engine.memory import sequences_held
+from llmcap.records import dataclass
 from llmcap.specs.engine import Copies
 
 Array = NDArray[np.float64]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 from llmcap.arch.dtypes import bytes_per_element
 from llmcap.arch.operators import Attention, Exchange, Experts, Gemm
+from llmcap.records import dataclass
 from llmcap.specs.calibration import (
     Band,
     CalibrationDocument,

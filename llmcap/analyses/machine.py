@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from llmcap.analyses.options import Options
 from llmcap.analyses.paths import Tier as Tier
@@ -12,6 +11,7 @@ from llmcap.engine.collectives import Fabric
 from llmcap.engine.kernels import DeviceRates, query_tiles
 from llmcap.engine.transfer import Link
 from llmcap.errors import OptionError
+from llmcap.records import dataclass
 from llmcap.specs.engine import Engine
 from llmcap.specs.hardware import Device, Nic, Server
 from llmcap.specs.registry import Used, load_as

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,6 +12,7 @@ from llmcap.arch.state import bytes_per_token, copies_kept, reserved_bytes, stat
 from llmcap.arch.structure import Parallelism, Structure
 from llmcap.engine.cost import Value
 from llmcap.engine.memory import cache_pool, sequences_held
+from llmcap.records import dataclass
 from llmcap.specs.engine import Copies
 
 Array = NDArray[np.float64]

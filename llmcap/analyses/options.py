@@ -7,10 +7,11 @@ columns of a cases file and the axes of a scenario.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any, get_args
 
 from llmcap.errors import OptionError, did_you_mean, printable
+from llmcap.records import dataclass
 from llmcap.specs.model import Dtype
 from llmcap.units import QuantityError, format_bytes, parse_count, parse_quantity
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
 from llmcap.analyses.options import Options
 from llmcap.analyses.tier_text import parse_tier
 from llmcap.engine.transfer import Link
 from llmcap.errors import OptionError
+from llmcap.records import dataclass
 from llmcap.specs.base import Document
 from llmcap.specs.engine import Engine, ReloadPath, Reloads
 from llmcap.specs.hardware import CustomTier, Drive, Expander, Nic, Server, Store

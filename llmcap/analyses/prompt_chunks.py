@@ -7,13 +7,13 @@ ends; then it is one in shorter pieces, of a width that chunk and windows are mu
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from llmcap.analyses.closed_forms import ChunkedPrefill
+from llmcap.records import dataclass
 
 Array = NDArray[np.float64]
 

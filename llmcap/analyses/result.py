@@ -5,7 +5,7 @@ Column and key names are those of the contract; a row is one case and one tier.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from llmcap.analyses.evaluate import LIMITS, Columns
 from llmcap.analyses.setting import Setting
 from llmcap.display import Displayed
+from llmcap.records import dataclass
 
 if TYPE_CHECKING:
     import pandas as pd

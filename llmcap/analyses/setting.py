@@ -6,7 +6,7 @@ Cases that share a setting differ only in numbers (users, lengths), so a whole g
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from llmcap.analyses.copies import note_copies, read_by_ranks
 from llmcap.analyses.machine import Machine, compose
@@ -16,6 +16,7 @@ from llmcap.arch.operators import OperatorTable, operator_table
 from llmcap.arch.parameters import WeightDtypes
 from llmcap.arch.structure import Parallelism, Structure, structure_of
 from llmcap.errors import OptionError, did_you_mean
+from llmcap.records import dataclass
 from llmcap.specs.assumptions import Assumptions, Statement
 from llmcap.specs.calibration import CalibrationDocument
 from llmcap.specs.engine import Engine

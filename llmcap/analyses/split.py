@@ -11,7 +11,6 @@ on both sides; the few cases where it misses (a window that ends inside a chunk,
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 
 from llmcap.analyses.closed_forms import ChunkedPrefill
 from llmcap.analyses.prompt_chunks import Pieces
+from llmcap.records import dataclass
 
 Array = NDArray[np.float64]
 

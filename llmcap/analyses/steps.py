@@ -7,7 +7,7 @@ tokens -> prefill of users and decode of users as sums of steps, in closed form 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Literal
 
 import numpy as np
@@ -24,6 +24,7 @@ from llmcap.engine import collectives, kernels
 from llmcap.engine.cost import Cost, Value
 from llmcap.engine.pipeline import pipeline_share
 from llmcap.engine.ring import RingMessages
+from llmcap.records import dataclass
 from llmcap.specs.engine import ExpertKernels, FamilyKernels
 
 Array = NDArray[np.float64]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from llmcap.analyses.split import SplitSolver
 from llmcap.analyses.steps import StepModel
 from llmcap.engine import transfer
 from llmcap.engine.cost import Value
+from llmcap.records import dataclass
 from llmcap.specs.engine import Copies
 
 Array = NDArray[np.float64]

@@ -7,13 +7,13 @@ per call and the engine is asked once per distinct m. Attention depends on posit
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import dataclass
 from typing import Literal
 
 from llmcap.arch.dtypes import WIDE, bytes_per_element
 from llmcap.arch.parameters import WeightDtypes
 from llmcap.arch.parts import AttentionWork, ExpertWork, ScanWork, ways
 from llmcap.arch.structure import Parallelism, Structure
+from llmcap.records import dataclass
 
 #: Activations between operators travel in bf16.
 RESIDUAL_BYTES = 2.0

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from llmcap.arch.dtypes import bytes_per_element
 from llmcap.arch.parts import LayerPart
 from llmcap.arch.structure import Parallelism, Structure
+from llmcap.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

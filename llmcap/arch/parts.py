@@ -7,8 +7,9 @@ follow from them, so a new family needs one translation and nothing else.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Literal
+
+from llmcap.records import dataclass
 
 Scope = Literal["full", "sliding", "chunked"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from llmcap.arch.dtypes import bytes_per_element
 from llmcap.arch.parts import StateTerm, ways
 from llmcap.arch.structure import Parallelism, Structure
+from llmcap.records import dataclass
 
 Array = NDArray[np.float64]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from llmcap.arch import attention, feedforward, recurrent
 from llmcap.arch.parts import LayerPart
+from llmcap.records import dataclass
 from llmcap.specs.model import Model
 
 _MIXERS: dict[str, Callable[[str, Any, int], LayerPart]] = {

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from llmcap.engine.cost import Cost, Value, banded
+from llmcap.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

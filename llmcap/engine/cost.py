@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
+
+from llmcap.records import dataclass
 
 Array = NDArray[np.float64]
 #: A number or an array over cases; fields broadcast against each other, so a term that does not vary stays a number.

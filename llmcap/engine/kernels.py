@@ -11,11 +11,10 @@ resources that overlap in part.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from llmcap.engine.cost import Cost, Value, banded
+from llmcap.records import dataclass
 
 #: Rows of the smallest tile of an expert kernel in decode: the tensor instruction's 16.
 DECODE_TILE = 16.0

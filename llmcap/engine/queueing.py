@@ -8,13 +8,13 @@ Symbols: s service time of one request alone [s], lambda arrivals a second [1/s]
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from llmcap.engine.cost import Value
+from llmcap.records import dataclass
 
 Array = NDArray[np.float64]
 Discipline = Literal["fcfs", "sharing"]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from llmcap.engine.collectives import CollectiveParams, Fabric
 from llmcap.engine.cost import Cost, Value, banded
+from llmcap.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

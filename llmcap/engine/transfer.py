@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from llmcap.engine.cost import Value
+from llmcap.records import dataclass
 
 Array = NDArray[np.float64]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 import pyarrow as pa
@@ -13,6 +12,7 @@ import pyarrow.parquet as pq
 
 from llmcap.analyses.sweeps.sweep import Column, Rows
 from llmcap.glossary import GLOSSARY
+from llmcap.records import dataclass
 from llmcap.report.row_groups import MAGIC, Group, file_footer, split_file
 
 FileFormat = Literal["parquet", "csv"]

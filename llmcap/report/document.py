@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final
 
 from llmcap.errors import printable
 from llmcap.glossary import GLOSSARY
+from llmcap.records import dataclass
 from llmcap.report.tables import Row
 from llmcap.units import format_bytes, format_count, format_rate, format_seconds
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,6 +18,7 @@ import pyarrow.dataset as ds
 
 from llmcap.analyses.sweeps.thinning import spread_positions
 from llmcap.errors import DocumentError, OptionError, Problem, printable
+from llmcap.records import dataclass
 from llmcap.report.figures.series import INPUTS, NUMBERS
 from llmcap.report.sweep_files import meta_path
 

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+from llmcap.records import dataclass
 
 MAGIC: Final = b"PAR1"
 

@@ -12,12 +12,12 @@ import json
 import os
 import zlib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
 from llmcap.errors import OptionError, printable
+from llmcap.records import dataclass
 from llmcap.report.arrow import Encoded, FileFormat, file_end, file_start
 from llmcap.report.row_groups import Group
 

@@ -7,7 +7,6 @@ import json
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,6 +16,7 @@ from llmcap import __version__
 from llmcap.analyses.sweeps.grid import Grid
 from llmcap.analyses.sweeps.sweep import Sweep
 from llmcap.errors import DocumentError, OptionError, Problem, did_you_mean, printable
+from llmcap.records import dataclass
 from llmcap.report.arrow import Encoded, FileFormat, encode
 from llmcap.report.processes import in_processes
 from llmcap.report.stream import StreamFile

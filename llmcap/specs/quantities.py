@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
@@ -10,6 +9,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
 from llmcap.errors import printable
+from llmcap.records import dataclass
 from llmcap.units import DIMENSIONS, QuantityError, parse_count, parse_quantity, quantity_text
 
 

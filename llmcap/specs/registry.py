@@ -11,11 +11,11 @@ import importlib
 import os
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from llmcap.errors import DocumentError, OptionError, Problem, did_you_mean, printable
+from llmcap.records import dataclass
 from llmcap.specs.base import ID_PATTERN, Document, load_document
 from llmcap.specs.loader import sha256_of
 

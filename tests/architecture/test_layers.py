@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ LEVEL = {
     "errors": 0,
     "glossary": 0,
     "display": 0,
+    "records": 0,
     "specs": 1,
     "arch": 2,
     "engine": 2,
@@ -33,6 +35,7 @@ ALLOWED = {  # distributions that a layer may import at all
     "errors": set(),
     "glossary": set(),
     "display": set(),
+    "records": set(),
     "arch": {"numpy"},
     "engine": {"numpy"},
 }
@@ -110,6 +113,13 @@ def test_a_module_is_of_readable_size_and_explains_itself(path: Path) -> None:
     # Modules full of documents go without: pydantic would compile each annotation again at every cold start.
     if any(not isinstance(node, ast.Expr) for node in tree.body) and not defines_documents(path):
         assert "from __future__ import annotations" in source
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_frozen_records_are_made_the_cheap_way(path: Path) -> None:
+    source = path.read_text(encoding="utf-8")
+    if "\n@dataclass(frozen=True, slots=True)" in source:
+        assert re.findall(r"^from (\S+) import .*\bdataclass\b", source, re.MULTILINE) == ["llmcap.records"]
 
 
 def defines_documents(path: Path) -> bool:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 from llmcap.analyses.accuracy.measured_rows import MeasuredRow
 from llmcap.analyses.accuracy.serving_terms import EXPERT_DTYPES, GEMM_DTYPES, Terms
 from llmcap.engine import serving
+from llmcap.records import dataclass
 
 Array = NDArray[np.float64]
 

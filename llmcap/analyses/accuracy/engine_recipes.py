@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 from llmcap.analyses.accuracy.engine_fit import PRIOR_WEIGHT, SCALARS, Composition, fit, fold, sections
 from llmcap.analyses.accuracy.measured_rows import MeasuredRow
 from llmcap.analyses.accuracy.serving_terms import terms_of
+from llmcap.records import dataclass
 
 Array = NDArray[np.float64]
 

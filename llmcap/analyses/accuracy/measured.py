@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ from llmcap.analyses.options import options_from
 from llmcap.analyses.serving.steady_state import ServingModel
 from llmcap.analyses.setting import Setting, resolve
 from llmcap.errors import DocumentError, OptionError
+from llmcap.records import dataclass
 from llmcap.specs.assumptions import Scales
 
 Array = NDArray[np.float64]

@@ -10,12 +10,12 @@ import csv
 import io
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
 from llmcap.analyses.accuracy.published_setups import layout, requests_in_all, wait_steps
 from llmcap.errors import DocumentError, Problem, did_you_mean, printable
+from llmcap.records import dataclass
 from llmcap.specs.bounded_files import read_bounded
 
 Protocol = Literal["spread", "fixed", "batch", "saturated"]

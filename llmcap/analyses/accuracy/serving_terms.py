@@ -7,7 +7,7 @@ with the scalars of a profile. A test holds the two against each other.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -22,6 +22,7 @@ from llmcap.arch.operators import layer_kinds
 from llmcap.engine import serving
 from llmcap.engine.cost import Cost, Value
 from llmcap.errors import DocumentError, OptionError
+from llmcap.records import dataclass
 from llmcap.specs.engine import ExpertKernels, FamilyKernels, Kernels, Overhead
 
 Array = NDArray[np.float64]

@@ -7,11 +7,12 @@ the calibrated one.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from llmcap.analyses.estimate import estimate
 from llmcap.analyses.result import Estimate
+from llmcap.records import dataclass
 from llmcap.specs.claims import Case, Check, Claim, Claims
 from llmcap.specs.registry import load_as
 from llmcap.units import format_bytes, format_rate, format_seconds

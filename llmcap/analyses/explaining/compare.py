@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from llmcap.analyses.economics import economics, price_list
 from llmcap.analyses.explaining.reasons import rates, reasons_of
 from llmcap.analyses.explaining.variants import Variant, variants_of
 from llmcap.glossary import GLOSSARY
+from llmcap.records import dataclass
 
 if TYPE_CHECKING:
     import pandas as pd

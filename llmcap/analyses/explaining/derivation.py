@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -22,6 +21,7 @@ from llmcap.arch.attention import attended_slots
 from llmcap.arch.operators import Attention, Exchange, Stream, layer_kinds
 from llmcap.engine.cost import Cost
 from llmcap.engine.pipeline import pipeline_share
+from llmcap.records import dataclass
 
 Row = dict[str, Any]
 RESOURCES: Final = ("compute", "memory", "network")

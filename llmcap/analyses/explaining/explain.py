@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -16,6 +15,7 @@ from llmcap.analyses.options import count, options_from
 from llmcap.analyses.result import Estimate
 from llmcap.analyses.setting import resolve
 from llmcap.errors import OptionError, did_you_mean, printable
+from llmcap.records import dataclass
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,7 +8,7 @@ A calibrated setting has one formula; one of overlapped resources has a formula 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from llmcap.analyses import fits
@@ -20,6 +20,7 @@ from llmcap.arch.operators import Attention, Exchange, Experts, Gemm, Stream
 from llmcap.engine.cost import Cost
 from llmcap.engine.kernels import DECODE_TILE
 from llmcap.engine.ring import RingMessages
+from llmcap.records import dataclass
 from llmcap.specs.engine import ExpertKernels, FamilyKernels, Overhead
 
 #: Symbolic forms, as the docstrings of engine/kernels.py and specs/calibration.py define their symbols.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from llmcap.analyses.estimate import answer, check_case, check_steps
@@ -12,6 +11,7 @@ from llmcap.analyses.options import AXES, canonical, count, known_options, optio
 from llmcap.analyses.result import Estimate
 from llmcap.analyses.setting import resolve
 from llmcap.errors import LlmcapError, OptionError, did_you_mean, printable
+from llmcap.records import dataclass
 from llmcap.specs.registry import as_path, exists, find, is_folder, list_ids, load
 
 FEWEST: Final = 2

@@ -7,12 +7,12 @@ returns are frequent, and replaying a trace gives the exact figure.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from llmcap.errors import OptionError, printable
+from llmcap.records import dataclass
 
 Array = NDArray[np.float64]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from llmcap.analyses.evaluate import Evaluator
 from llmcap.analyses.tiers import TierRates
 from llmcap.engine import transfer
 from llmcap.engine.cost import Value
+from llmcap.records import dataclass
 
 Array = NDArray[np.float64]
 

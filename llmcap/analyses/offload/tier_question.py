@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, TypeVar
 
 import numpy as np
@@ -13,6 +13,7 @@ from llmcap.analyses.offload.placement import Returns, parse_returns
 from llmcap.analyses.offload.wear import USED_ONCE, WritePolicy
 from llmcap.analyses.options import count, option_name
 from llmcap.errors import OptionError, did_you_mean, printable
+from llmcap.records import dataclass
 from llmcap.specs.prices import PriceList
 from llmcap.specs.registry import load_as
 from llmcap.units import QuantityError, parse_quantity

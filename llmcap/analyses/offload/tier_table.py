@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from llmcap.analyses.options import AXES, options_from
 from llmcap.analyses.result import plain, winner
 from llmcap.analyses.setting import Setting, resolve
 from llmcap.display import Displayed
+from llmcap.records import dataclass
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -6,12 +6,12 @@ amplification of one is assumed and the rating errs on the safe side.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from llmcap.records import dataclass
 from llmcap.specs.hardware import Drive
 
 Array = NDArray[np.float64]

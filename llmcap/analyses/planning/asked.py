@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from llmcap.analyses.planning.sensitivity import Knob, turned, turned_load, turn
 from llmcap.analyses.result import Estimate
 from llmcap.analyses.setting import resolve
 from llmcap.errors import OptionError
+from llmcap.records import dataclass
 from llmcap.specs.prices import PriceList
 from llmcap.units import format_bytes, format_seconds
 

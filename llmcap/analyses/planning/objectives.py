@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from llmcap.analyses.evaluate import Evaluator
+from llmcap.records import dataclass
 
 Array = NDArray[np.float64]
 Band = Literal["best", "low", "high"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final
 
 from llmcap import __version__
@@ -17,6 +17,7 @@ from llmcap.analyses.planning.sensitivity import LOAD_KNOBS, MACHINE_KNOBS, Knob
 from llmcap.analyses.result import setting_inputs
 from llmcap.analyses.setting import resolve
 from llmcap.errors import OptionError, did_you_mean, printable
+from llmcap.records import dataclass
 from llmcap.units import QuantityError, parse_quantity
 
 if TYPE_CHECKING:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from llmcap.analyses.planning import plan_machines, plan_tiers, plan_users
 from llmcap.analyses.planning.asked import Asked, more, slack
 from llmcap.errors import OptionError
+from llmcap.records import dataclass
 from llmcap.units import format_bytes, format_rate, format_seconds
 
 Row = dict[str, Any]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from llmcap.analyses.paths import Tier
 from llmcap.analyses.planning.asked import Asked
 from llmcap.engine.transfer import link_rate
 from llmcap.errors import OptionError, did_you_mean, printable
+from llmcap.records import dataclass
 
 Row = dict[str, Any]
 #: Drives of one server up to which an answer is looked for.

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from llmcap.analyses.planning.objectives import Load, Objectives
 from llmcap.analyses.setting import Setting
 from llmcap.engine.transfer import Link
+from llmcap.records import dataclass
 from llmcap.specs.engine import Overhead
 
 STEP: Final = 0.2

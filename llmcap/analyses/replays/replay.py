@@ -8,7 +8,6 @@ capacities at once (`llmcap.engine.stack_distance`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -25,6 +24,7 @@ from llmcap.analyses.setting import Setting, resolve
 from llmcap.display import Displayed
 from llmcap.engine.stack_distance import hits_at, hits_by_capacity, needed_capacities, previous_access, running_maximum
 from llmcap.errors import OptionError, printable
+from llmcap.records import dataclass
 from llmcap.units import QuantityError, parse_quantity
 
 if TYPE_CHECKING:

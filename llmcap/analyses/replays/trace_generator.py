@@ -10,7 +10,7 @@ import gzip
 import io
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ from llmcap.analyses.options import count
 from llmcap.analyses.replays.trace_lines import MAX_TOKENS
 from llmcap.analyses.replays.traces import MAX_BLOCKS, Trace
 from llmcap.errors import OptionError, did_you_mean, printable
+from llmcap.records import dataclass
 from llmcap.units import QuantityError, parse_quantity
 
 _OPTION: Final = "--generate"

@@ -7,13 +7,13 @@ import json
 import math
 from array import array
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
 import numpy as np
 
 from llmcap.errors import DocumentError, OptionError, Problem, printable
+from llmcap.records import dataclass
 
 MAX_LINE_BYTES: Final = 2**24
 MAX_TOKENS: Final = 10**8  # of one request; the longest context on offer is a tenth of it

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from llmcap.analyses.setting import Setting, resolve
 from llmcap.engine import queueing, serving
 from llmcap.engine.queueing import Moments
 from llmcap.errors import OptionError
+from llmcap.records import dataclass
 
 Array = NDArray[np.float64]
 

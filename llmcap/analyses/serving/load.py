@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -17,6 +17,7 @@ from llmcap.engine import queueing, serving
 from llmcap.engine.cost import Cost
 from llmcap.engine.queueing import Moments
 from llmcap.errors import OptionError
+from llmcap.records import dataclass
 
 Array = NDArray[np.float64]
 

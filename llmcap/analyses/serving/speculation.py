@@ -6,7 +6,7 @@ EAGLE's draft heads are of the same size.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -19,6 +19,7 @@ from llmcap.arch.parameters import weight_bytes_per_device
 from llmcap.arch.structure import Structure
 from llmcap.engine import serving
 from llmcap.engine.cost import Cost, Value
+from llmcap.records import dataclass
 
 OWN: Final = "mtp"
 """Key of `parameters_apart` under which a model counts prediction layers of its own."""

@@ -6,7 +6,7 @@ the cache pool decides how many run. One replica is looked at; data-parallel one
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, Literal
 
 import numpy as np
@@ -21,6 +21,7 @@ from llmcap.engine.cost import Cost, Value
 from llmcap.engine.memory import cache_pool
 from llmcap.engine.queueing import Moments
 from llmcap.errors import OptionError
+from llmcap.records import dataclass
 from llmcap.specs.engine import ExpertKernels, FamilyKernels, Serving
 
 Array = NDArray[np.float64]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from llmcap.errors import DocumentError, Problem, did_you_mean, printable
+from llmcap.records import dataclass
 from llmcap.units import parse_count
 
 Truth = bool | NDArray[np.bool_]

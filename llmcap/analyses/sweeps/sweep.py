@@ -7,7 +7,6 @@ in blocks that fit a core's cache.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, Literal
 
@@ -21,6 +20,7 @@ from llmcap.analyses.setting import Setting
 from llmcap.analyses.sweeps.blockwise import Block, Blockwise
 from llmcap.analyses.sweeps.grid import SESSIONS, Box, Choice, Grid, Part
 from llmcap.errors import DocumentError, Problem, did_you_mean, printable
+from llmcap.records import dataclass
 
 Kind = Literal["number", "count", "truth", "word"]
 Index = tuple[slice | NDArray[np.intp], ...]

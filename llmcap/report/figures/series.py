@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from llmcap.records import dataclass
 from llmcap.report.figures.style import shown_value
 
 if TYPE_CHECKING:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
+from llmcap.records import dataclass
 from llmcap.specs.huggingface.config import (
     EXPERT_WIDTH,
     EXPERTS,
