@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from llmcap.analyses.closed_forms import ChunkedPrefill
 from llmcap.analyses.machine import Tier
 from llmcap.analyses.memory import MemoryModel
+from llmcap.analyses.prompt_times import PromptTimes
 from llmcap.analyses.setting import Setting
 from llmcap.analyses.split import SplitSolver
 from llmcap.analyses.steps import StepModel
@@ -123,7 +124,7 @@ class TierModel:
         if chunked is None or self.setting.parallelism.pp > 1:
             return None
         if not self._solver:
-            self._solver.append(SplitSolver(chunked))
+            self._solver.append(SplitSolver(chunked, PromptTimes(chunked)))
         return self._solver[0]
 
     def recompute(self, users: Value, tokens: Value) -> Value:
