@@ -115,6 +115,8 @@ def _resolve(options: Options) -> Setting:
             )
         )
     own = tuple(d for d in WIDE if machine.has_peak(d))
+    if assumptions.document.times == "calibrated":
+        notes.extend(_measured_so_far(calibration.document, machine))
     if parallelism.cp > 1:
         notes.append(_RING)
     if parallelism.tp > 1:
@@ -141,6 +143,18 @@ def _resolve(options: Options) -> Setting:
         statements=(*assumptions.document.statements, *notes),
         documents=tuple(dict.fromkeys((model_document, *machine.documents, *others))),
     )
+
+
+def _measured_so_far(calibration: CalibrationDocument, machine: Machine) -> list[Statement]:
+    """What an answer says of kernels that few or no measurements stand behind."""
+    if calibration.notes:
+        text, source = calibration.notes, "its calibration document"
+    elif not calibration.device and not calibration.family:
+        text = f"No kernel of {machine.device.name} was measured: it reaches the shares of its peaks that others do."
+        source = "assumed"
+    else:
+        return []
+    return [Statement(name="kernels of the device", text=text, source=source, bias="unknown, partly inside the band")]
 
 
 def _chunk(tokens: int) -> int:

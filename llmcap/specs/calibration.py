@@ -63,8 +63,9 @@ class PrefillAttentionFit(Band):
     t = t0 + (F + tail (L/128) SM q tile)/(e P) + bytes/(w W), F = 4 H d pairs, tile = 4 d 128^2 FLOP. The tail
     is the time in which the compute units wait for the one with the longest row of key tiles: L is the number
     of keys that the last query sees, q the tiles of 128 queries that a unit works on at once (1 on Hopper, about
-    2 on Blackwell: in proportion to its 16-bit tensor rate). It was fitted on prompts without a cached prefix, where L is the number
-    of new tokens; with a prefix or a window, L is the prefix plus the new tokens, or the window.
+    2 on Blackwell: in proportion to its 16-bit tensor rate). It was fitted on prompts without a
+    cached prefix, where L is the number of new tokens; with a prefix or a window, L is the prefix plus the new
+    tokens, or the window.
     """
 
     t0: Seconds
@@ -184,4 +185,6 @@ class CalibrationDocument(Document):
     moe: dict[MoeDtype, MoeFit]
     collectives: Collectives
     fits: tuple[FitReport, ...] = ()
+    notes: str = ""
+    """How far the kernels were measured, where that is not far: said among the assumptions of an answer."""
     sources: tuple[Source, ...]

@@ -13,6 +13,8 @@ from llmcap.specs.registry import list_ids, shipped_root
 
 FOLDER = shipped_root() / "hardware" / "calibration"
 PATHS = sorted(FOLDER.glob("*.yaml"))
+#: Families of which single published benchmarks are known and no kernel rows; tests/published holds them to those.
+FROM_BENCHMARKS = {"ada", "ampere", "cdna3", "cdna4"}
 
 
 @pytest.fixture(params=PATHS, ids=[path.stem for path in PATHS])
@@ -110,8 +112,10 @@ def test_all_reduce_of_a_gigabyte_over_eight_devices(device: str, milliseconds: 
 def test_the_shipped_documents_follow_from_the_shipped_rows() -> None:
     """Refitted from the rows beside them; optimisers of other releases may end a little elsewhere."""
     fitted = fit_kernels(shipped_root() / "measurements" / "kernels")
-    assert set(fitted) == {path.stem for path in PATHS}
+    assert {path.stem for path in PATHS} - set(fitted) == FROM_BENCHMARKS
     for path in PATHS:
+        if path.stem in FROM_BENCHMARKS:
+            continue
         shipped = load_document(path, CalibrationDocument)
         assert [(f.operator, f.dtype, f.rows) for f in shipped.fits] == [
             (f.operator, f.dtype, f.rows) for f in fitted[path.stem].fits
