@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from llmcap.engine.cost import Value
 
 Array = NDArray[np.float64]
-_HALVINGS: Final = 48
+_GRID: Final = 40
+_REFINEMENTS: Final = 16
 
 
 def admitted(clients: Value, held: Value) -> tuple[Array, Array]:
@@ -203,8 +204,8 @@ def running_at(rate: Value, stay: Callable[[Array], Value], most: Value) -> Arra
 
     Notes
     -----
-    Bisection on B - rate stay(B), which is negative below the solution and positive above it, since stay is concave and
-    not zero at B = 0. Fluctuations around the mean are left out (mean field): stay varies little over them.
+    rate stay(B) - B is positive below the solution and negative above it, since stay is concave and not zero at B = 0.
+    Fluctuations around the mean are left out (mean field): stay varies little over them.
 
     Examples
     --------
@@ -213,14 +214,8 @@ def running_at(rate: Value, stay: Callable[[Array], Value], most: Value) -> Arra
     >>> round(float(running_at(2.0, lambda b: 1.0 + 0.0 * b, 512.0)), 6)
     2.0
     """
-    rate, most = np.asarray(rate, dtype=np.float64), np.asarray(most, dtype=np.float64)
-    shape = np.broadcast_shapes(rate.shape, most.shape, np.shape(stay(np.broadcast_to(most, rate.shape))))
-    low, high = np.zeros(shape), np.array(np.broadcast_to(most, shape))
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2.0
-        more = rate * stay(middle) > middle
-        low, high = np.where(more, middle, low), np.where(more, high, middle)
-    return (low + high) / 2.0
+    rate = np.asarray(rate, dtype=np.float64)
+    return _crossing(lambda b: rate * stay(b) - b, rate, most)
 
 
 def running_of_clients(clients: Value, present: Callable[[Array], Value], most: Value) -> Array:
@@ -248,13 +243,45 @@ def running_of_clients(clients: Value, present: Callable[[Array], Value], most: 
     4.0
     """
     clients = np.asarray(clients, dtype=np.float64)
-    shape = np.broadcast_shapes(clients.shape, np.shape(most))
-    low, high = np.zeros(shape), np.array(np.broadcast_to(most, shape), dtype=np.float64)
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2.0
-        fewer = present(middle) < clients
-        low, high = np.where(fewer, middle, low), np.where(fewer, high, middle)
-    return low
+
+    def lacking(b: Array) -> Array:
+        with np.errstate(divide="ignore"):
+            return np.asarray(clients / present(b) - 1.0)  # nearly linear even where a queue grows without bound
+
+    return _crossing(lacking, clients, most)
+
+
+def _crossing(lacking: Callable[[Array], Value], like: Array, most: Value) -> Array:
+    """Where a function of B falls through zero between 0 and `most`, or `most`; array functions of one root each.
+
+    A grid of sequences brackets it, asked along a new first axis at once; then false position (Illinois), bisection
+    where the function is not finite.
+    """
+    top = np.broadcast_to(np.asarray(most, dtype=np.float64), np.broadcast_shapes(like.shape, np.shape(most)))
+    share = np.linspace(0.0, 1.0, _GRID).reshape(-1, *(1,) * top.ndim)
+    grid = np.concatenate([np.zeros((1, *top.shape)), np.minimum(np.maximum(top, 1.0) ** share, top)])
+    values = np.asarray(lacking(grid))
+    grid = np.broadcast_to(grid, values.shape)
+    first = np.argmax(values <= 0.0, axis=0)
+    never = ~np.any(values <= 0.0, axis=0)
+    above = np.where(never, len(grid) - 1, first)[None]
+    below = np.maximum(above - 1, 0)
+    low, high = (np.take_along_axis(grid, at, axis=0)[0] for at in (below, above))
+    f_low, f_high = (np.take_along_axis(values, at, axis=0)[0] for at in (below, above))
+    best, least = low, np.abs(f_low)
+    for _ in range(_REFINEMENTS):
+        with np.errstate(invalid="ignore", divide="ignore"):
+            middle = high - f_high * (high - low) / (f_high - f_low)
+        inside = np.isfinite(middle) & (middle > low) & (middle < high)
+        middle = np.where(inside, middle, (low + high) / 2.0)
+        value = np.asarray(lacking(middle))
+        closer = np.abs(value) < least
+        best, least = np.where(closer, middle, best), np.where(closer, np.abs(value), least)
+        more = value > 0.0
+        # Illinois: the end that stays counts half, so that both ends close in.
+        f_low, f_high = np.where(more, value, f_low / 2.0), np.where(more, f_high / 2.0, value)
+        low, high = np.where(more, middle, low), np.where(more, high, middle)
+    return np.asarray(np.where(never, grid[-1], best))
 
 
 def tokens_per_step(acceptance: Value, drafted: int) -> Array:

@@ -150,7 +150,16 @@ class SplitModel:
             return np.asarray(np.nan_to_num(x * cycle, nan=np.inf))
 
         b = serving.running_of_clients(c, present, slots)
-        return {**self._times(rate(b), b, n, k, o, part), "requests_per_s": rate(b)}
+        x = rate(b)
+        found = self._times(x, b, n, k, o, part)
+        # Near saturation a queue follows from who is left, and hardly from a rate: Little's law, the other way round.
+        calm = found["ttft_s"] - found["queue"].mean
+        running = np.minimum(x * (calm + np.maximum(o - 1.0, 0.0) * found["tpot_s"]), c)
+        queue = (c - running) / x
+        return found | {
+            "ttft_s": calm + queue, "queue": Moments(queue, found["queue"].variance), "running": running,
+            "waiting": c - running, "requests_per_s": x,
+        }  # fmt: skip
 
     def _stay(self, b: Array, context: Array, output: Array) -> Array:
         """Time on a decode replica that runs b sequences: the steps in progress, then one step a token. [s]"""

@@ -187,24 +187,22 @@ class LoadModel:
         """Best answer and its band: with all times f-fold, a rate x is met as f x is with the times as they are."""
         assert self.rate is not None
         tpot_band, ttft_band = self.model.engine.tpot, self.model.engine.ttft
-        best = self._at(self.rate, n, k, o)
-        queue = best["queue"]
-        assert isinstance(queue, Moments)
-        found = _plain(best)
+        factors = np.array([1.0, tpot_band.low, tpot_band.high])
+        first = [1.0, ttft_band.low, ttft_band.high]
+        x = self.rate * factors.reshape(-1, *(1,) * n.ndim)
+        every = self.model.poisson(x, n, k, o) if self.split is None else self.split.at_rate(x, n, k, o)
+        whole = every["queue"]
+        assert isinstance(whole, Moments)
+        queue = Moments(whole.mean[0], whole.variance[0])
+        found = {name: value[0] for name, value in every.items() if not isinstance(value, Moments)}
         calm = found["ttft_s"] - queue.mean
         found |= {f"ttft_{name}_s": calm + queueing.quantile(queue, q) for name, q in (("p95", 0.95), ("p99", 0.99))}
-        for end in ("low", "high"):
-            factor = getattr(tpot_band, end)
-            other = _plain(self._at(self.rate * factor, n, k, o))
-            found[f"tpot_{end}_s"] = factor * other["tpot_s"]
-            found[f"ttft_{end}_s"] = getattr(ttft_band, end) * other["ttft_s"]
-        found["requests_per_s"] = np.full(n.shape, self.rate)
-        return found
-
-    def _at(self, rate: float, n: Array, k: Array, o: Array) -> dict[str, Array | Moments]:
-        if self.split is None:
-            return self.model.poisson(rate, n, k, o)
-        return self.split.at_rate(rate, n, k, o)
+        tpot, ttft = every["tpot_s"], every["ttft_s"]
+        assert not isinstance(tpot, Moments) and not isinstance(ttft, Moments)
+        for i, end in ((1, "low"), (2, "high")):
+            found[f"tpot_{end}_s"] = factors[i] * tpot[i]
+            found[f"ttft_{end}_s"] = first[i] * ttft[i]
+        return found | {"queue_s": queue.mean, "requests_per_s": np.full(n.shape, self.rate)}
 
     def _ceiling(self, n: Array, k: Array, o: Array) -> tuple[Array, NDArray[np.intp]]:
         """Requests a second at saturation, and the index of what holds them down."""
