@@ -14,6 +14,8 @@ from llmcap.analyses.accuracy.held_out import digest, load_held_out, rows_of
 from llmcap.analyses.accuracy.kernel_errors import load_kernel_errors, summary
 from llmcap.analyses.accuracy.measured import Prediction, errors, predict, shipped_files, validate_files
 from llmcap.analyses.accuracy.measured_rows import read_rows
+from llmcap.specs.engine import Engine
+from llmcap.specs.registry import load_as
 
 
 @cache
@@ -43,11 +45,13 @@ def test_held_out_errors_belong_to_the_shipped_rows() -> None:
         ("configuration", "vllm", "tpot_s", 0.08),
         ("configuration", "tensorrt-llm", "tpot_s", 0.10),
         ("configuration", "sglang", "tpot_s", 0.17),
-        ("configuration", "all under load", "ttft_s", 0.22),
+        ("configuration", "all under load", "ttft_s", 0.19),
         ("configuration, c <= 64", "vllm", "ttft_s", 0.15),
         ("model", "all under load", "tpot_s", 0.13),
-        ("configuration", "tensorrt-llm", "ttft_s", 0.28),
-        ("configuration", "sglang", "ttft_s", 0.35),
+        ("configuration", "tensorrt-llm", "ttft_s", 0.20),
+        ("configuration", "sglang", "ttft_s", 0.28),
+        ("configuration", "tensorrt-llm", "output_tok_per_s", 0.13),
+        ("configuration", "tensorrt-llm", "output_tok_per_s_per_device", 0.14),
         ("configuration", "tensorrt-llm-0", "output_tok_per_s", 0.10),
         ("configuration", "vllm-2023", "tpot_s", 0.15),
         ("configuration", "vllm-2023", "ttft_s", 0.15),
@@ -61,9 +65,14 @@ def test_nine_tenths_of_held_out_tpot_rows_are_within_a_third() -> None:
     assert held_out()["configuration", "all under load", "tpot_s"]["p90_ape"] <= 0.30
 
 
-@pytest.mark.xfail(strict=True, reason="20.5 %: what a request waits for differs by engine release and load generator")
-def test_the_goal_that_ttft_misses() -> None:
-    assert held_out()["configuration", "all under load", "ttft_s"]["median_ape"] <= 0.20
+@pytest.mark.parametrize("phase", ["prefill", "decode"])
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "tensorrt-llm"])
+def test_bands_of_an_estimate_hold_four_of_five_rows_that_they_were_set_without(engine: str, phase: str) -> None:
+    line = next(b for b in load_held_out()["estimate_bands"] if (b["engine"], b["phase"]) == (engine, phase))
+    assert line["rows"] >= 60
+    assert 0.75 <= line["inside"] <= 0.92
+    profile = getattr(load_as(Engine, "engine", engine).document, phase)
+    assert (profile.low, profile.high) == (line["low"], line["high"])
 
 
 @pytest.mark.parametrize(

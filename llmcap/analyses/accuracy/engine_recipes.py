@@ -14,6 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmcap.analyses.accuracy.engine_fit import PRIOR_WEIGHT, SCALARS, Composition, fit, fold, sections
+from llmcap.analyses.accuracy.estimate_bands import (
+    PHASES,
+    OwnTimes,
+    Phase,
+    engine_without_bands,
+    joined,
+    overhead_band,
+    own_times,
+)
 from llmcap.analyses.accuracy.measured_rows import MeasuredRow
 from llmcap.analyses.accuracy.serving_terms import terms_of
 from llmcap.records import dataclass
@@ -116,27 +125,71 @@ def fit_profile(engine: str, rows: Sequence[MeasuredRow]) -> Array:
     return p
 
 
-def held_out_errors(
+def rows_of_stages(engine: str, rows: Sequence[MeasuredRow]) -> list[MeasuredRow]:
+    """The rows that a profile is fitted to."""
+    stages = RECIPES[engine].stages
+    return [r for r in rows if r.engine == engine and r.value > 0.0 and any(s.rows(r) for s in stages)]
+
+
+def fits_without(
     engine: str, rows: Sequence[MeasuredRow], key: Callable[[MeasuredRow], Any] = fold
-) -> tuple[tuple[MeasuredRow, ...], Array]:
+) -> dict[str, Array]:
+    """Scalars fitted without each of the groups that `key` makes of a profile's rows, by the key as text."""
+    mine = rows_of_stages(engine, rows)
+    keys = [str(key(r)) for r in mine]
+    return {
+        k: fit_profile(engine, [r for r, own in zip(mine, keys, strict=True) if own != k]) for k in sorted(set(keys))
+    }
+
+
+def held_out_errors(
+    engine: str, rows: Sequence[MeasuredRow], key: Callable[[MeasuredRow], Any] = fold,
+    fits: Mapping[str, Array] | None = None,
+) -> tuple[tuple[MeasuredRow, ...], Array]:  # fmt: skip
     """Rows of a profile's stages and the log of predicted over measured, by scalars fitted without their fold.
 
     Parameters
     ----------
     key : callable
         What is held out together: the fold of a configuration, or for example the model.
+    fits : mapping, optional
+        What `fits_without` found, where it was asked before.
     """
-    recipe = RECIPES[engine]
-    mine = [r for r in rows if r.engine == engine and r.value > 0.0 and any(s.rows(r) for s in recipe.stages)]
-    terms = terms_of(mine)
+    fits = fits_without(engine, rows, key) if fits is None else fits
+    terms = terms_of(rows_of_stages(engine, rows))
     keys = np.array([str(key(r)) for r in terms.rows])
     error = np.full(len(terms.rows), np.nan)
     for k in np.unique(keys):
         inside = keys == k
-        p = fit_profile(engine, [r for r, i in zip(terms.rows, inside, strict=True) if not i])
         test = Composition(terms.take(inside))
-        error[inside] = test.log_time(p) - test.measured
+        error[inside] = test.log_time(fits[str(k)]) - test.measured
     return terms.rows, error
+
+
+def phase_times(
+    engine: str, document: Mapping[str, Any], rows: Sequence[MeasuredRow], scalars: Array, fits: Mapping[str, Array]
+) -> dict[Phase, OwnTimes]:
+    """Rows that are mostly prefill or mostly decode, beside an estimate made without them.
+
+    Parameters
+    ----------
+    scalars : ndarray
+        Fitted to all rows of the stages; for rows that belong to none.
+    fits : mapping
+        As `fits_without` returns them.
+    """
+    mine = rows_of_stages(engine, rows)
+    groups = {k: ([r for r in mine if str(fold(r)) == k], p) for k, p in fits.items()}
+    name = engine.split("-")[0]
+    known = {id(r) for r in mine}
+    others = [r for r in rows if r.engine == engine and r.value > 0.0 and id(r) not in known and _of_the_engine(r)]
+    groups["others"] = ([r for r in others if name in r.cells.get("engine", "").lower()], scalars)
+    found: dict[Phase, OwnTimes] = {}
+    for phase in PHASES:
+        found[phase] = joined(
+            own_times(engine_without_bands(document, p), these, phase, k) for k, (these, p) in groups.items()
+        )
+    return found
 
 
 def band(error: Array) -> dict[str, float]:
@@ -147,7 +200,9 @@ def band(error: Array) -> dict[str, float]:
     return {"low": min(float(f"{low:.3g}"), 1.0), "high": max(float(f"{high:.3g}"), 1.0)}
 
 
-def document(engine: Mapping[str, Any], p: Array, rows: Sequence[MeasuredRow], error: Array) -> dict[str, Any]:
+def document(
+    engine: Mapping[str, Any], p: Array, rows: Sequence[MeasuredRow], error: Array, times: Mapping[Phase, OwnTimes]
+) -> dict[str, Any]:
     """A profile's document with its fitted sections and bands in place.
 
     Parameters
@@ -158,8 +213,13 @@ def document(engine: Mapping[str, Any], p: Array, rows: Sequence[MeasuredRow], e
         Scalars.
     rows, error
         As `held_out_errors` returns them.
+    times
+        As `phase_times` returns them.
     """
     found = dict(engine) | sections(p, engine)
+    for phase, own in times.items():
+        low, high, _ = overhead_band(own, (found[phase]["low"], found[phase]["high"]))
+        found[phase] = found[phase] | {"low": low, "high": high}
     for name, metrics in (("tpot", ("tpot_s",)), ("ttft", ("ttft_s",)), ("throughput", _RATES)):
         these = error[[r.metric in metrics for r in rows]]
         if these.size:

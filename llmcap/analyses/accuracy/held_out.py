@@ -16,7 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmcap.analyses.accuracy.engine_fit import fold
-from llmcap.analyses.accuracy.engine_recipes import RECIPES, after_one_row, document, fit_profile, held_out_errors
+from llmcap.analyses.accuracy.engine_recipes import (
+    RECIPES,
+    after_one_row,
+    document,
+    fit_profile,
+    fits_without,
+    held_out_errors,
+    phase_times,
+)
+from llmcap.analyses.accuracy.estimate_bands import OwnTimes, overhead_band
 from llmcap.analyses.accuracy.measured_rows import MeasuredRow, read_rows
 from llmcap.specs.base import dump_document
 from llmcap.specs.engine import Engine
@@ -73,12 +82,13 @@ def refit(files: Sequence[Path], report: Callable[[str], None]) -> tuple[dict[st
     documents : dict
         YAML text of each profile by id.
     held_out : dict
-        Errors on rows not used, by hold-out, engine and metric.
+        Errors on rows not used, by hold-out, engine and metric, and how many of them lie in the bands of an estimate.
     """
     rows = rows_of(files)
     documents: dict[str, str] = {}
     parts: dict[str, list[tuple[str, tuple[MeasuredRow, ...], Array]]] = {name: [] for name in HOLD_OUTS}
     table: list[dict[str, Any]] = []
+    bands: list[dict[str, Any]] = []
     for engine in RECIPES:
         report(f"fitting {engine}")
         scalars = fit_profile(engine, rows)
@@ -86,17 +96,21 @@ def refit(files: Sequence[Path], report: Callable[[str], None]) -> tuple[dict[st
             if name != "configuration" and engine not in _UNDER_LOAD:
                 continue
             report(f"fitting {engine} with each {name} left out in turn")
-            used, error = held_out_errors(engine, rows, key)
+            fits = fits_without(engine, rows, key)
+            used, error = held_out_errors(engine, rows, key, fits)
             table += _lines(name, engine, used, error)
             parts[name].append((engine, used, error))
             if name == "configuration":
-                path = find("engine", engine)
-                new = document(_plain(path), scalars, used, error)
+                plain = _plain(find("engine", engine))
+                times = phase_times(engine, plain, rows, scalars, fits)
+                bands += [_band_line(engine, phase, own, plain[phase]) for phase, own in times.items()]
+                new = document(plain, scalars, used, error, times)
                 documents[engine] = dump_document(Engine.model_validate(new))
     for name, these in parts.items():
         table += _lines(name, "all under load", *_joined(these))
     table += _further(parts["configuration"])
-    return documents, {"schema": "llmcap.held-out/1", "rows_sha256": digest(files), "errors": table}
+    found = {"schema": "llmcap.held-out/1", "rows_sha256": digest(files), "errors": table, "estimate_bands": bands}
+    return documents, found
 
 
 def _plain(path: Path) -> dict[str, Any]:
@@ -105,6 +119,14 @@ def _plain(path: Path) -> dict[str, Any]:
     data, _, _ = read_yaml(path)
     found: dict[str, Any] = data
     return found
+
+
+def _band_line(engine: str, phase: str, own: OwnTimes, old: Mapping[str, Any]) -> dict[str, Any]:
+    low, high, share = overhead_band(own, (old["low"], old["high"]))
+    return {
+        "engine": engine, "phase": phase, "rows": int(own.measured.size), "low": low, "high": high,
+        "inside": float(f"{share:.3g}"),
+    }  # fmt: skip
 
 
 def _joined(parts: Sequence[tuple[str, tuple[MeasuredRow, ...], Array]]) -> tuple[tuple[MeasuredRow, ...], Array]:
