@@ -9,10 +9,12 @@ from __future__ import annotations
 import functools
 import json
 import os
+import socket
 import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from llmcap.analyses.sweeps.sweep import Sweep
 from llmcap.errors import OptionError, printable
@@ -25,6 +27,7 @@ CHUNKS_PER_PART: Final = 16
 META_NAME: Final = "_sweep.meta.json"
 """Readers of data sets leave out names that begin with an underscore."""
 RETRIES: Final = 5
+_PROTOCOLS: Final = ("tcp", "tls", "ucx", "ws", "wss")
 
 
 def run_on_cluster(
@@ -51,6 +54,7 @@ def run_on_cluster(
     OptionError
         No scheduler there, the extra is not installed, or the folder holds something else.
     """
+    host, port = _host_and_port(scheduler)
     distributed = _distributed()
     meta = job.meta(sweep)
     _check(folder, meta, resume)
@@ -59,8 +63,9 @@ def run_on_cluster(
     paths = [folder / f"part-{number:06d}.parquet" for number in range(len(pieces))]
     rows = sum(_rows_of(path) for path in paths if path.exists())
     missing = [(piece, str(path)) for piece, path in zip(pieces, paths, strict=True) if not path.exists()]
-    # Nothing is written before the scheduler has answered.
+    # Nothing is written before the scheduler has answered. Dask tries for 20 s where nobody listens: ask first.
     try:
+        socket.create_connection((host, port), timeout=20.0).close()
         client = distributed.Client(scheduler, timeout="20s", set_as_default=False)
     except (OSError, ValueError) as error:
         hint = "start one with 'dask scheduler', and workers with 'dask worker ADDRESS'"
@@ -77,6 +82,20 @@ def run_on_cluster(
             if progress is not None:
                 progress(rows)
     return rows
+
+
+def _host_and_port(scheduler: str) -> tuple[str, int]:
+    """Of an address [PROTOCOL://]HOST:PORT."""
+    address = scheduler.strip() if "://" in scheduler else f"tcp://{scheduler.strip()}"
+    try:
+        split = urlsplit(address)
+        host, port = (split.hostname or "").encode("idna").decode("ascii"), split.port
+    except ValueError:  # a port that is none, brackets that do not close, a name that cannot be one
+        host, port = "", None
+    if not host or not port or address.partition("://")[0] not in _PROTOCOLS or address.count("/") > 2:
+        shown = printable(scheduler, 80)
+        raise OptionError("--scheduler", f"'{shown}' is no address of a scheduler", "write for example tcp://host:8786")
+    return host, port
 
 
 def _distributed() -> Any:

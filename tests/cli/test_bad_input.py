@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -231,3 +232,30 @@ def test_sentences_begin_with_a_capital(llmcap: Callable[..., Any], arguments: l
     ran = llmcap(*arguments)
     assert sentence in ran.err
     assert not re.search(r"[.?!] [a-z]", ran.err), ran.err
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["", " ", "tcp://", "://", "host", "tcp://host", "host:0", "host:99999", "host:x", "inproc://x:1", "http://x:80",
+     "tcp://[::1", "tcp://h:1/x", "\u202e:1", "a..b:1", "-5"],
+)  # fmt: skip
+def test_what_is_no_address_of_a_scheduler_is_refused(llmcap: Callable[..., Any], tmp_path: Path, address: str) -> None:
+    ran = llmcap("sweep", "kv-dtypes", "--limit", "1", "-q", "-o", tmp_path / "a", f"--scheduler={address}")
+    check(ran, 2, "--scheduler", "is no address", "tcp://host:8786")
+    assert ran.err.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_scheduler_that_is_not_there_is_told_at_once(llmcap: Callable[..., Any], tmp_path: Path) -> None:
+    pytest.importorskip("distributed")
+    with socket.socket() as taken:  # bound and not listening: whoever calls is refused
+        taken.bind(("127.0.0.1", 0))
+        address = f"tcp://127.0.0.1:{taken.getsockname()[1]}"
+        ran = llmcap("sweep", "kv-dtypes", "--limit", "1", "-q", "-o", tmp_path / "a", "--scheduler", address)
+    check(ran, 2, "--scheduler", "no Dask scheduler", "Connection refused")
+    assert not list(tmp_path.iterdir())
+
+
+def test_more_processes_than_a_machine_has_are_refused(llmcap: Callable[..., Any], tmp_path: Path) -> None:
+    ran = llmcap("sweep", "kv-dtypes", "--limit", "1", "-q", "-o", tmp_path / "a.csv", "--workers", "1e6")
+    check(ran, 2, "--workers", "too large", "1,024")
