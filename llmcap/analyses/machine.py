@@ -34,6 +34,12 @@ class Machine:
     documents: tuple[Used, ...]
     """(id, sha256) of every document used."""
 
+    @property
+    def share_left(self) -> float:
+        """Of a device's memory, what the system and other programs leave; 1 where they have memory of their own."""
+        unified = self.server.unified_memory
+        return 1.0 if unified is None else 1.0 - unified.kept / self.device.memory.capacity
+
     def rates(self, dtype: str) -> DeviceRates:
         """Rates of one device for operators of `dtype`."""
         units = self.device.compute_units

@@ -61,7 +61,7 @@ class TierBuilder:
     def build(self) -> tuple[Tier, ...]:
         """All tiers: dram, nvme, cxl, the server's own, remote; then those of --tier, which may replace one by name."""
         found = [
-            self._dram(),
+            *self._dram(),
             *self._nvme(),
             *self._cxl(),
             *(self._custom(tier) for tier in self.server.tiers),
@@ -72,6 +72,8 @@ class TierBuilder:
             own = self._custom(tier, total=True)
             self.documents.extend(measured)
             names = [tier.name for tier in found]
+            if own.name == "dram" and self.server.unified_memory:
+                raise self._no_dram("--tier")
             if own.name in names:
                 found[names.index(own.name)] = own
             else:
@@ -108,13 +110,23 @@ class TierBuilder:
     def _in_flight(self, path: ReloadPath) -> float | None:
         return None if path.in_flight is None else float(path.in_flight * self.devices)
 
-    def _dram(self) -> Tier:
+    def _dram(self) -> list[Tier]:
         dram = self.server.host.dram
-        capacity = (self.options.dram or dram.capacity) * self.servers
+        asked = self.options.dram
+        if dram.capacity is None:  # one memory, the device's: what weights leave of it holds caches already
+            if asked is not None:
+                raise self._no_dram("--dram")
+            return []
+        capacity = (asked or dram.capacity) * self.servers
         power = None if dram.power is None else dram.power * self.servers
-        return Tier(
-            "dram", capacity, (self._host(1.0),), self.reloads.host, 0.0, dram.bandwidth * self.servers, power=power
-        )
+        rate = dram.bandwidth * self.servers
+        return [Tier("dram", capacity, (self._host(1.0),), self.reloads.host, 0.0, rate, power=power)]
+
+    def _no_dram(self, option: str) -> OptionError:
+        return OptionError(
+            option, f"{self.server.id} has one memory for processor and device, and no DRAM beside it",
+            "leave it out: what the weights leave of the device's memory holds caches already",
+        )  # fmt: skip
 
     def _nvme(self) -> list[Tier]:
         shipped = self.server.nvme

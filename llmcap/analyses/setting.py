@@ -23,6 +23,7 @@ from llmcap.specs.engine import Engine
 from llmcap.specs.model import Dtype, Model, WeightClass
 from llmcap.specs.registry import Loaded, Used, as_path, is_folder, load_as, stamp, unchanged
 from llmcap.specs.transfers import Transfers
+from llmcap.units import format_bytes
 
 #: Classes of weights that quantised checkpoints usually leave in bf16.
 _KEPT_WIDE: tuple[WeightClass, ...] = ("embedding", "lm_head", "norm", "router")
@@ -124,13 +125,17 @@ def _resolve(options: Options) -> Setting:
         machine = replace(machine, tiers=read_by_ranks(tiers, structure, kv, parallelism, rules))
         copies = note_copies(structure, parallelism, tiers, engine.document.name, ideal=rules.ideal_transfers)
         notes.extend([] if copies is None else [copies])
+    allowed = engine.document
+    if machine.server.unified_memory is not None:
+        allowed = _beside_the_system(engine.document, machine)
+        notes.append(_unified(machine, allowed))
     others = [loaded.used for loaded in (engine, transfers, assumptions, calibration)]
     return Setting(
         options=options,
         model=model,
         structure=structure,
         machine=machine,
-        engine=engine.document,
+        engine=allowed,
         assumptions=assumptions.document,
         calibration=calibration.document,
         parallelism=parallelism,
@@ -142,6 +147,26 @@ def _resolve(options: Options) -> Setting:
         operators=operator_table(structure, weights, activation, kv, attention, parallelism, own),
         statements=(*assumptions.document.statements, *notes),
         documents=tuple(dict.fromkeys((model_document, *machine.documents, *others))),
+    )
+
+
+def _beside_the_system(engine: Engine, machine: Machine) -> Engine:
+    """The engine with no more of a memory than the system beside it leaves, as it would have to be started."""
+    changes: dict[str, object] = {"memory_share": min(engine.memory_share, machine.share_left)}
+    if engine.serving is not None:
+        share = min(engine.serving.memory_share, machine.share_left)
+        changes["serving"] = engine.serving.model_copy(update={"memory_share": share})
+    return engine.model_copy(update=changes)
+
+
+def _unified(machine: Machine, engine: Engine) -> Statement:
+    kept = format_bytes(machine.device.memory.capacity * (1.0 - machine.share_left))
+    return Statement(
+        name="unified memory",
+        text=f"Processor and device share one memory: the system keeps {kept} of it, the engine uses at most "
+        f"{engine.memory_share:.0%}, and there is no DRAM tier. Copies from drives do not slow the device's own reads.",
+        source=f"the document of {machine.server.name}",
+        bias="reloads under way optimistic",
     )
 
 

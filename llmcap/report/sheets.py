@@ -42,7 +42,7 @@ def servers_table(rows: Sequence[Row], width: int) -> str:
             "HBM": format_bytes(row["hbm_bytes"]),
             "HBM read": format_rate(row["hbm_bytes_per_s"], "B/s"),
             "bf16 peak": _flop_rate(row["peak_bf16_flop_per_s"]),
-            "DRAM": format_bytes(row["dram_bytes"]),
+            "DRAM": "-" if row["dram_bytes"] is None else format_bytes(row["dram_bytes"]),
             "NVMe": "-" if row["nvme_bytes"] is None else format_bytes(row["nvme_bytes"]),
             "NVMe read": "-" if row["nvme_bytes"] is None else format_rate(row["nvme_read_bytes_per_s"], "B/s"),
         }

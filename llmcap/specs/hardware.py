@@ -166,7 +166,8 @@ class ScaleUp(Part):
 class HostMemory(Part):
     """The DRAM of the host, all sockets together."""
 
-    capacity: Bytes
+    capacity: Bytes | None = None
+    """Absent where the memory is the devices' own (`unified_memory`)."""
     bandwidth: BytesPerSecond
     """Theoretical read bandwidth of all channels."""
     power: Watts | None = None
@@ -177,6 +178,13 @@ class Host(Part):
     cpu: str
     sockets: Count
     dram: HostMemory
+
+
+class UnifiedMemory(Part):
+    """One memory serves processor and device: the device's, and there is no DRAM beside it."""
+
+    kept: Bytes
+    """Of each device's memory, what the system and other programs keep: an engine gets at most the rest."""
 
 
 class DriveSet(Part):
@@ -232,6 +240,8 @@ class Server(Document):
     devices: Count
     scale_up: ScaleUp
     host: Host
+    unified_memory: UnifiedMemory | None = None
+    """Given where processor and devices share one memory; such a server has no tier dram."""
     host_link: BytesPerSecond | None = None
     """Overrides the device's own link when the server's slots are slower or faster."""
     nvme: DriveSet | None = None
@@ -249,3 +259,17 @@ class Server(Document):
     power: Watts | None = None
     sources: tuple[Source, ...]
     notes: str = ""
+
+    @model_validator(mode="after")
+    def _one_memory_or_two(self) -> Self:
+        dram = self.host.dram
+        if self.unified_memory is None:
+            if dram.capacity is None:
+                raise ValueError("host.dram.capacity is missing (only a server with unified_memory has none)")
+            return self
+        own = [name for name in ("capacity", "power", "price") if getattr(dram, name) is not None]
+        if own:
+            raise ValueError(f"host.dram.{own[0]}: with unified_memory the memory is the device's, leave it out")
+        if any(tier.name == "dram" for tier in self.tiers):
+            raise ValueError("tiers: with unified_memory there is no DRAM to keep caches in")
+        return self

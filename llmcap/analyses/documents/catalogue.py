@@ -191,7 +191,7 @@ def _server_row(server: Server) -> Row:
         "hbm_bytes_per_s": whole(device.memory.bandwidth * server.devices),
         "peak_bf16_flop_per_s": whole(device.peaks.get("bf16", 0.0) * server.devices) or None,
         "peak_fp8_flop_per_s": whole(device.peaks.get("fp8", 0.0) * server.devices) or None,
-        "dram_bytes": whole(server.host.dram.capacity),
+        "dram_bytes": whole(server.host.dram.capacity) if server.host.dram.capacity else None,
         "nvme_bytes": whole(drive.capacity * drives) if drive else None,
         "nvme_read_bytes_per_s": whole(drive.read * drives) if drive else None,
         "hypothetical": server.hypothetical,

@@ -10,9 +10,10 @@ from llmcap.arch.parameters import parameters_total
 from llmcap.arch.structure import structure_of
 from llmcap.errors import DocumentError, LlmcapError, OptionError, Problem, did_you_mean, printable
 from llmcap.specs.base import dangling, uncovered
+from llmcap.specs.hardware import Device, Server
 from llmcap.specs.loader import read_yaml
 from llmcap.specs.model import Model
-from llmcap.specs.registry import KINDS, document_type_of, find, is_folder, list_ids, load
+from llmcap.specs.registry import KINDS, document_type_of, find, is_folder, list_ids, load, load_as
 
 HARDWARE_KINDS = ("server", "device", "drive", "nic", "store", "expander", "calibration", "transfers")
 MODEL_KINDS = ("model",)
@@ -126,3 +127,17 @@ def _reference_problems(document: Any) -> Iterator[tuple[str, str, str]]:
             find(kind, name)
         except LlmcapError as error:
             yield field, error.message.removeprefix(f"{KINDS[kind].option}: "), error.hint
+    if isinstance(document, Server) and document.unified_memory is not None:
+        yield from _memory_problems(document, document.unified_memory.kept)
+
+
+def _memory_problems(server: Server, kept: float) -> Iterator[tuple[str, str, str]]:
+    """One memory for processor and device has one size and one bandwidth."""
+    try:
+        memory = load_as(Device, "device", server.device).document.memory
+    except LlmcapError:
+        return  # told already
+    if kept >= memory.capacity:
+        yield "unified_memory.kept", "leaves nothing of the device's memory", "give the part that the system keeps"
+    if server.host.dram.bandwidth > memory.bandwidth:
+        yield "host.dram.bandwidth", "is more than that of the device's memory, which is the same", "use the device's"

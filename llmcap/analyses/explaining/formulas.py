@@ -315,7 +315,8 @@ class Formulas:
         tail = f"{num(f.tail)}*{num(seen)}/128*{units}*{num(tiles)}*{num(2.0 * dims * 16384.0)}"
         return Formula(
             PREFILL_ATTENTION,
-            f"{product(steps * cp, f.t0)} + ({flop} + {tail})/({num(f.e)}*{num(peak)}) + {moved}/({num(f.w)}*{num(w_)})",
+            f"{product(steps * cp, f.t0)} + ({flop} + {tail})/({num(f.e)}*{num(peak)})"
+            f" + {moved}/({num(f.w)}*{num(w_)})",
             parameters={
                 "t0": f.t0, "e": f.e, "tail": f.tail, "w": f.w, "P": peak, "W": w_, "SM": units, "q": tiles,
             },

@@ -114,7 +114,7 @@ def benchmark_config(setting: Setting, users: int) -> str:
         "--gpu-mem-gb": f"{max(memory.pool, 0.0) / _GB:.0f}",
         "--num-gpus": f"{machine.devices}",
         "--tensor-parallel": f"{setting.parallelism.tp}",
-        "--cpu-mem-gb": f"{tiers['dram'].capacity / _GB:.0f}",
+        "--cpu-mem-gb": f"{tiers['dram'].capacity / _GB:.0f}" if "dram" in tiers else "0",
     }
     if "nvme" in tiers:
         flags["--storage-capacity-gb"] = f"{tiers['nvme'].capacity / _GB:.0f}"

@@ -120,7 +120,13 @@ def devices_min(asked: Asked) -> Answer:
 def dram_min(asked: Asked) -> Answer:
     """Least DRAM of each server that keeps all sessions."""
     evaluator = asked.evaluator()
-    servers = evaluator.setting.machine.servers
+    machine = evaluator.setting.machine
+    if machine.server.unified_memory is not None:
+        raise OptionError(
+            "--dram-min", f"{machine.server.id} has one memory for processor and device, and no DRAM beside it",
+            "ask for --users-max, or --drives-min",
+        )  # fmt: skip
+    servers = machine.servers
     whole = plan_tiers.session_bytes(asked, evaluator, "dram")
     each = whole / servers
     has = plan_tiers.tier_of(evaluator, "dram").capacity / servers
