@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -113,13 +112,6 @@ def test_a_module_is_of_readable_size_and_explains_itself(path: Path) -> None:
     # Modules full of documents go without: pydantic would compile each annotation again at every cold start.
     if any(not isinstance(node, ast.Expr) for node in tree.body) and not defines_documents(path):
         assert "from __future__ import annotations" in source
-
-
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_frozen_records_are_made_the_cheap_way(path: Path) -> None:
-    source = path.read_text(encoding="utf-8")
-    if "\n@dataclass(frozen=True, slots=True)" in source:
-        assert re.findall(r"^from (\S+) import .*\bdataclass\b", source, re.MULTILINE) == ["llmcap.records"]
 
 
 def defines_documents(path: Path) -> bool:
