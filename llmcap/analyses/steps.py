@@ -78,9 +78,8 @@ class StepModel:
 
     def _all_reduce_factor(self, phase: Phase) -> float:
         """The engine's factor on all-reduces: by family for the large ones of prefill."""
-        if phase == "prefill":
-            return self._family.prefill_all_reduce
-        return self.setting.engine.kernels.decode_all_reduce
+        own = self.setting.engine.kernels.decode_all_reduce
+        return self._family.prefill_all_reduce if phase == "prefill" else own
 
     def _launch_share(self, phase: Phase) -> float:
         """A captured decode step hides part of the launch floors; prefill runs kernel by kernel."""
