@@ -147,13 +147,13 @@ def throughput(running: Value, decode: Value, prefill: Value, output: Value) -> 
     return np.asarray(running * output / np.maximum(output * decode + running * prefill, 1e-300))
 
 
-def completed(running: Value, stay: Value, decode: Value, prefill: Value, output: Value) -> Array:
-    """Requests a second of a replica whose `running` slots are never empty.
+def completed(clients: Value, running: Value, stay: Value, decode: Value, prefill: Value, output: Value) -> Array:
+    """Requests a second of a replica in a closed loop.
 
     Parameters
     ----------
-    running : float or ndarray
-        B, sequences that run at once. [1]
+    clients, running : float or ndarray
+        c of this replica, and how many of them run at once, B. [1]
     stay : float or ndarray
         From the start of a request's prefill to its last token. [s]
     decode, prefill, output : float or ndarray
@@ -162,16 +162,19 @@ def completed(running: Value, stay: Value, decode: Value, prefill: Value, output
     Returns
     -------
     ndarray
-        B / max(stay, o D + B P): what Little's law makes of the stay, and no more than the steps have time for. [1/s]
+        min(c / stay, B / (o D + B P)): what Little's law makes of the stay, and no more than the steps have time for.
+        [1/s]
 
     Examples
     --------
-    10 sequences that stay 2 s each; steps of 10 ms for 100 tokens and 50 ms of prefill would take 1.5 s.
+    10 clients that stay 2 s each; steps of 10 ms for 100 tokens and 50 ms of prefill would let 6.7 a second through.
+    20 clients meet that limit.
 
-    >>> float(completed(10, 2.0, 0.01, 0.05, 100))
-    5.0
+    >>> float(completed(10, 10, 2.0, 0.01, 0.05, 100)), round(float(completed(20, 10, 2.0, 0.01, 0.05, 100)), 3)
+    (5.0, 6.667)
     """
-    return np.asarray(running / np.maximum(np.maximum(stay, output * decode + running * prefill), 1e-300))
+    work = output * decode + running * prefill
+    return np.asarray(np.minimum(clients / np.maximum(stay, 1e-300), running / np.maximum(work, 1e-300)))
 
 
 def static_batch(batch: Value, prefill_all: Value, decode: Value, output: Value) -> Array:
@@ -275,7 +278,7 @@ def _crossing(lacking: Callable[[Array], Value], like: Array, most: Value) -> Ar
         inside = np.isfinite(middle) & (middle > low) & (middle < high)
         middle = np.where(inside, middle, (low + high) / 2.0)
         value = np.asarray(lacking(middle))
-        closer = np.abs(value) < least
+        closer = (np.abs(value) < least) & (value > -0.5)
         best, least = np.where(closer, middle, best), np.where(closer, np.abs(value), least)
         more = value > 0.0
         # Illinois: the end that stays counts half, so that both ends close in.

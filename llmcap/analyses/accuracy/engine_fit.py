@@ -134,8 +134,10 @@ class Composition:
             running_steps=q("running_steps") + self.wait_steps, dispatch=1e-6 * q("dispatch"),
         )  # fmt: skip
         stay = ttft + np.maximum(self.output - 1.0, 0.0) * tpot
-        ttft = ttft + WAITING * t.excess * stay
-        loop = t.dp * self.output * serving.completed(t.each, stay, decode, shared, self.output)
+        clients = t.each * (1.0 + t.excess)
+        rate = serving.completed(clients, t.each, stay, decode, shared, self.output)
+        ttft = ttft + np.where(t.excess > 0.0, WAITING * np.maximum(clients / rate - stay, 0.0), 0.0)
+        loop = t.dp * self.output * rate
         tpot = np.where(self.batch, decode, tpot)
         ttft = np.where(self.batch, alone, ttft)
         running = t.each * t.dp

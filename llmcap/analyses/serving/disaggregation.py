@@ -128,7 +128,7 @@ class SplitModel:
             np.asarray(v, dtype=np.float64) for v in np.broadcast_arrays(rate, context, cached, output, seen)
         )
         replicas = float(self.decode.setting.parallelism.dp)
-        b = serving.running_at(x / replicas, lambda b: self._stay(b, n, o), self.slots(n, o))
+        b = serving.running_at(x / replicas, lambda b: self._stay(b, n, o, part), self.slots(n, o))
         return self._times(x, b, n, k, o, part)
 
     def closed_loop(
@@ -141,7 +141,7 @@ class SplitModel:
         slots = self.slots(n, o)
 
         def rate(b: Array) -> Array:
-            return np.asarray(replicas * b / self._stay(b, n, o))
+            return np.asarray(replicas * b / self._stay(b, n, o, part))
 
         def present(b: Array) -> Array:
             x = rate(b)
@@ -161,10 +161,10 @@ class SplitModel:
             "waiting": c - running, "requests_per_s": x,
         }  # fmt: skip
 
-    def _stay(self, b: Array, context: Array, output: Array) -> Array:
+    def _stay(self, b: Array, context: Array, output: Array, part: Array) -> Array:
         """Time on a decode replica that runs b sequences: the steps in progress, then one step a token. [s]"""
         step = self.decode.decode(np.maximum(b, 1.0), context, output)
-        return (np.maximum(output - 1.0, 0.0) + self.decode.engine.running_steps * np.minimum(b, 1.0)) * step
+        return (np.maximum(output - 1.0, 0.0) + self.decode.engine.running_steps * np.minimum(b * part, 1.0)) * step
 
     def _times(self, x: Array, b: Array, n: Array, k: Array, o: Array, part: Array) -> dict[str, Any]:
         """The answer for x requests a second, b sequences on each decode replica."""
@@ -175,9 +175,9 @@ class SplitModel:
         transfer = self.prefill.setting.engine.reloads.peer.fixed + moved / self.link
         queue = queueing.delay(x * part, self.service(n - k, k), servers=first)
         queue = queue + queueing.delay(x * part, moved / self.link, servers=min(first, second))
-        queue = queue + queueing.slot_delay(self._stay(b, n, o), self.slots(n, o), x * part / decode)
+        queue = queue + queueing.slot_delay(self._stay(b, n, o, part), self.slots(n, o), x * part / decode)
         own = self.prefill.prefill_alone(n - k, k) + self.prefill.engine.dispatch
-        calm = own + transfer + self.decode.engine.running_steps * np.minimum(b, 1.0) * tpot
+        calm = own + transfer + self.decode.engine.running_steps * np.minimum(b * part, 1.0) * tpot
         gap = np.where(x < np.minimum(np.minimum(prefill, decode), links), 0.0, np.nan)
         return {
             "tpot_s": tpot + gap, "ttft_s": calm + queue.mean + gap, "transfer_s": transfer + gap,

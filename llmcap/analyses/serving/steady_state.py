@@ -190,12 +190,13 @@ class ServingModel:
             dispatch=self.engine.dispatch,
         )  # fmt: skip
         stay = ttft + np.maximum(o - 1.0, 0.0) * tpot
-        queue = self.engine.waiting * excess * stay
         busiest = np.minimum(running, dp)  # replicas with anything to do
-        rate = busiest * serving.completed(running / busiest, stay, decode, shared, o)
+        rate = busiest * serving.completed(c / busiest, running / busiest, stay, decode, shared, o)
+        queue = np.where(excess > 0.0, self.engine.waiting * np.maximum(c / rate - stay, 0.0), 0.0)
+        waiting = np.where(excess > 0.0, c - np.minimum(rate * stay, c), 0.0)
         return {
-            "tpot_s": tpot, "ttft_s": ttft + queue, "queue_s": queue, "output_tok_per_s": rate * o, "running": running,
-            "waiting": c - running,
+            "tpot_s": tpot, "ttft_s": ttft + queue, "queue_s": queue, "output_tok_per_s": rate * o,
+            "running": c - waiting, "waiting": waiting,
         }  # fmt: skip
 
     def poisson(

@@ -1,0 +1,411 @@
+"""Steady state as a user asks for it: one code path with validate, limits, Little's law, and what cannot be served."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import llmcap
+from llmcap.analyses.accuracy.measured import predict, settings_of, shipped_files
+from llmcap.analyses.accuracy.measured_rows import MeasuredRow, read_rows
+from llmcap.analyses.cases import evaluate_cases
+from llmcap.analyses.options import options_from
+from llmcap.analyses.serving.disaggregation import SplitModel
+from llmcap.analyses.serving.load import COLUMNS, PREFIX, LoadModel, applicable, under_load
+from llmcap.analyses.serving.steady_state import ServingModel
+from llmcap.analyses.setting import resolve
+from llmcap.errors import DocumentError, LlmcapError, OptionError
+from llmcap.units import format_count
+
+BASE: dict[str, Any] = {"model": "llama-3.1-8b", "hardware": "dgx-h100", "devices": 2, "tp": 1}
+QUESTION: dict[str, Any] = {**BASE, "context": 1000, "output_tokens": 200}
+
+
+def load(**options: Any) -> LoadModel:
+    asked = options_from({**BASE, "arrivals": "closed"} | options, under_load=True)
+    return LoadModel.of(under_load(resolve(asked.together()), asked))
+
+
+def served(**options: Any) -> dict[str, Any]:
+    return llmcap.estimate(**{**QUESTION, **options}).serving
+
+
+# -- one code path with validate ---------------------------------------------------------------------------------------
+
+
+def measured_rows() -> dict[tuple[object, ...], list[MeasuredRow]]:
+    rows = [row for file in shipped_files() for row in read_rows(file)[0]]
+    groups: dict[tuple[object, ...], list[MeasuredRow]] = {}
+    for row in rows:
+        if row.protocol in ("spread", "fixed", "saturated") and not row.wait_steps:
+            groups.setdefault((*row.setting, row.protocol), []).append(row)
+    return groups
+
+
+def test_every_measured_row_that_can_be_asked_for_gets_the_prediction_of_validate() -> None:
+    compared = dict.fromkeys(("ttft_s", "tpot_s", "output_tok_per_s", "output_tok_per_s_per_device"), 0)
+    for rows in measured_rows().values():
+        try:
+            setting = settings_of(rows[0])
+        except LlmcapError:
+            continue
+        lengths = {"spread": "varied", "fixed": "equal"}.get(rows[0].protocol)
+        model = LoadModel.of(under_load(setting, replace(setting.options, arrivals="closed", lengths=lengths)))
+        if model.model.pool != ServingModel.of(setting, took_place=True).pool:
+            continue  # the run took place although the memory seems short
+        clients, n, k, o = (
+            np.array([getattr(r, name) for r in rows]) for name in ("concurrency", "isl", "cached", "osl")
+        )
+        clients, k = np.nan_to_num(clients, nan=1.0), np.minimum(k, n - 1.0)
+        found = model.columns(clients, n, k, o)
+        predicted = {id(p.row): p.predicted for p in predict(rows)[0]}
+        held = model.model.held(n, o)
+        apart = (model.model.slots(n, k, o) < held / setting.parallelism.dp) | ([r.requests for r in rows] < held)
+        for i, row in enumerate(rows):
+            if not found["fits"][i] or apart[i] or row.metric not in compared:
+                continue
+            name = "saturation_tok_per_s" if row.protocol == "saturated" else row.metric
+            if o[i] <= 1.0 and name == "tpot_s":
+                continue
+            one = setting.parallelism.devices if row.metric.endswith("device") and name != row.metric else 1
+            assert found[name][i] / one == pytest.approx(predicted[id(row)], rel=1e-9), (row.cells.get("id"), name)
+            compared[row.metric] += 1
+    assert compared["ttft_s"] > 900
+    assert compared["tpot_s"] > 900
+    assert compared["output_tok_per_s"] + compared["output_tok_per_s_per_device"] > 50
+
+
+def test_a_row_typed_into_estimate_gets_the_prediction_of_validate() -> None:
+    tried = 0
+    for rows in measured_rows().values():
+        row = next((r for r in rows if r.protocol == "fixed" and r.metric == "ttft_s"), None)
+        if row is None or tried >= 12:
+            continue
+        try:
+            options = settings_of(row).options
+            answer = llmcap.estimate(
+                users=int(row.concurrency), context=int(row.isl), output_tokens=int(row.osl), lengths="equal",
+                cached_tokens=int(min(row.cached, row.isl - 1)), arrivals="closed",
+                **{n: getattr(options, n) for n in ("model", "hardware", "engine", *dict(row.structure))},
+                **{n: v for n in ("weight_dtype", "kv_dtype", "activation_dtype") if (v := getattr(options, n))},
+            )  # fmt: skip
+        except LlmcapError:
+            continue
+        if answer.serving["fits"]:
+            tried += 1
+            assert answer.serving["ttft_s"] == pytest.approx(predict([row])[0][0].predicted, rel=1e-9)
+    assert tried >= 8
+
+
+# -- limits ------------------------------------------------------------------------------------------------------------
+
+
+def test_one_client_is_a_request_alone_and_its_dispatch() -> None:
+    alone = llmcap.estimate(**QUESTION, users=1)
+    found = served(users=1, arrivals="closed")
+    dispatch = alone.setting.engine.serving.dispatch  # type: ignore[union-attr]
+    assert found["tpot_s"] == pytest.approx(alone.results["tpot_s"])
+    assert found["ttft_s"] == pytest.approx(alone.results["ttft_s"] + dispatch)
+
+
+def test_rare_arrivals_are_requests_alone() -> None:
+    rare, one = served(arrivals="0.0001/s"), served(users=1, arrivals="closed")
+    assert rare["tpot_s"] == pytest.approx(one["tpot_s"], rel=1e-3)
+    assert rare["ttft_s"] == pytest.approx(one["ttft_s"], rel=2e-3)
+    assert rare["queue_s"] == pytest.approx(0.0, abs=1e-6)
+
+
+def test_one_client_of_split_pools_waits_for_nobody() -> None:
+    found = served(users=1, arrivals="closed", prefill_devices=1)
+    assert found["queue_s"] == pytest.approx(0.0, abs=1e-4)
+    together = served(users=1, arrivals="closed")
+    assert found["ttft_s"] - found["transfer_s"] == pytest.approx(together["ttft_s"], rel=0.1)
+
+
+@pytest.mark.parametrize("options", [{}, {"prefill_devices": 1}, {"draft_tokens": 2, "acceptance": 0.7}])
+def test_more_clients_never_mean_less_throughput_nor_shorter_times(options: dict[str, Any]) -> None:
+    c = np.array([1.0, 2.0, 5.0, 20.0, 80.0, 300.0, 1200.0, 5000.0])
+    found = load(**options).columns(c, 1000, 0, 200)
+    assert np.all(np.diff(found["output_tok_per_s"]) >= -1e-4 * found["output_tok_per_s"][1:])
+    assert np.all(np.diff(found["tpot_s"]) >= -1e-4 * found["tpot_s"][1:])
+    assert np.all(np.diff(found["ttft_s"]) >= -1e-9)
+    assert np.all(found["requests_per_s"] <= found["saturation_requests_per_s"] * (1.0 + 1e-9))
+
+
+@pytest.mark.parametrize("options", [{}, {"prefill_devices": 1}, {"draft_tokens": 3, "acceptance": 0.5}])
+@pytest.mark.parametrize("lengths", [(1000, 200), (8000, 50), (100, 1000)])
+def test_littles_law(options: dict[str, Any], lengths: tuple[int, int]) -> None:
+    n, o = lengths
+    c = np.array([1.0, 7.0, 60.0, 500.0, 4000.0])
+    closed = load(**options).columns(c, n, 0, o)
+    present = closed["running"] + closed["waiting"]
+    assert present == pytest.approx(c)
+    # Little's law holds for those that run by construction of the rate, and for all by that of the waiting.
+    assert closed["requests_per_s"] * closed["e2el_s"] == pytest.approx(c, rel=0.03)
+    top = float(np.min(closed["saturation_requests_per_s"]))
+    for share in (0.05, 0.4, 0.8):
+        found = load(**options, arrivals=f"{share * top:.6f}/s").columns(1, n, 0, o)
+        assert float(found["running"] + found["waiting"]) == pytest.approx(
+            float(found["requests_per_s"] * found["e2el_s"]), rel=1e-6
+        )
+
+
+@pytest.mark.parametrize("lengths", [(1000, 200), (4000, 100), (100, 1000), (500, 1)])
+def test_closed_and_open_loops_saturate_at_one_rate(lengths: tuple[int, int]) -> None:
+    n, o = lengths
+    closed = load().columns(50_000, n, 0, o)
+    most = float(closed["saturation_requests_per_s"])
+    assert float(closed["requests_per_s"]) == pytest.approx(most, rel=0.07)
+    below, above = (load(arrivals=f"{f * most:.6f}/s").columns(1, n, 0, o) for f in (0.98, 1.02))
+    assert np.isfinite(below["ttft_s"])
+    assert np.isnan(above["ttft_s"])
+    assert below["fits"] and above["fits"]
+
+
+def test_open_and_closed_loops_of_one_rate_have_one_time_per_token() -> None:
+    model = load()
+    c = np.array([4.0, 16.0, 64.0])
+    closed = model.columns(c, 1000, 0, 200)
+    for i, rate in enumerate(closed["requests_per_s"]):
+        found = load(arrivals=f"{rate:.6f}/s").columns(1, 1000, 0, 200)
+        assert float(found["tpot_s"]) == pytest.approx(float(closed["tpot_s"][i]), rel=0.06)
+
+
+def test_the_band_of_a_rate_is_that_of_a_slower_engine() -> None:
+    # With all times f-fold, x requests a second are met as f x are with the times as they are.
+    model = load(arrivals="4/s")
+    band = model.model.engine.tpot
+    found = model.columns(1, 1000, 0, 200)
+    slower = load(arrivals=f"{4 * band.high:.9f}/s").columns(1, 1000, 0, 200)
+    assert float(found["tpot_high_s"]) == pytest.approx(band.high * float(slower["tpot_s"]), rel=1e-6)
+
+
+def test_a_rate_near_saturation_has_no_upper_end() -> None:
+    most = float(load().columns(1, 1000, 0, 200)["saturation_requests_per_s"])
+    answer = llmcap.estimate(**QUESTION, arrivals=f"{0.97 * most:.4f}/s")
+    assert answer.serving["tpot_s"] is not None
+    assert answer.serving["tpot_high_s"] is None
+    assert any("no upper end" in said for said in answer.warnings)
+
+
+# -- what cannot be served ---------------------------------------------------------------------------------------------
+
+
+def test_past_saturation_there_is_no_time() -> None:
+    answer = llmcap.estimate(**QUESTION, arrivals="5000/s")
+    assert not answer.answered
+    assert answer.serving["limit"] == "saturated"
+    times = [name for name in answer.serving if name.endswith("_s") and "per_s" not in name and "tok" not in name]
+    assert times
+    assert all(answer.serving[name] is None for name in times)
+    assert answer.serving["output_tok_per_s"] is None
+    assert answer.serving["saturation_requests_per_s"] > 1.0
+    assert "at most" in answer.warnings[-1]
+
+
+def test_more_clients_than_the_pool_holds_are_served_one_after_another() -> None:
+    answer = llmcap.estimate(model="llama-3.1-70b", hardware="dgx-h100", weight_dtype="fp8", users=5000, context="8k",
+                             output_tokens=200, arrivals="closed")  # fmt: skip
+    assert not answer.fits  # not all at once
+    assert answer.answered
+    assert answer.serving["running"] < answer.serving["held"] + 1e-6
+    assert answer.serving["running"] + answer.serving["waiting"] == pytest.approx(5000)
+    assert answer.serving["queue_s"] > 10 * answer.results.get("ttft_s", 0.0) if answer.fits else True
+    assert any("the others wait" in said for said in answer.warnings)
+
+
+def test_a_request_that_no_replica_holds_has_no_time() -> None:
+    answer = llmcap.estimate(model="llama-3.1-8b", hardware="dgx-h100", devices=1, context="3M", output_tokens=10,
+                             arrivals="closed")  # fmt: skip
+    assert not answer.answered
+    assert answer.serving["limit"] == "capacity"
+    assert answer.serving["saturation_requests_per_s"] is None
+    assert "does not fit" in answer.warnings[-1]
+
+
+def test_a_draft_takes_memory_from_the_pool() -> None:
+    plain, drafting = load(), load(draft_tokens=1, acceptance=0.9)
+    assert drafting.model.pool < plain.model.pool
+    assert float(drafting.model.reserved(1000.0)) > float(plain.model.reserved(1000.0))
+
+
+# -- speculation and disaggregation ------------------------------------------------------------------------------------
+
+
+def test_a_draft_that_is_always_accepted_divides_a_step_by_its_tokens() -> None:
+    model = load(draft_tokens=3, acceptance=1.0).model
+    assert model.draft is not None
+    never = load(draft_tokens=3, acceptance=0.0).model
+    assert float(model.decode(4.0, 1000.0, 200.0)) == pytest.approx(float(never.decode(4.0, 1000.0, 200.0)) / 4.0)
+    assert float(never.decode(4.0, 1000.0, 200.0)) > float(load().model.decode(4.0, 1000.0, 200.0))
+
+
+def test_a_verifying_step_reads_each_cache_once() -> None:
+    steps = load().model.steps
+    op = steps.setting.operators.attention[0]
+    one, four = (steps.decode_attention(op, 8.0, 4000.0, 100.0, queries=q) for q in (1.0, 4.0))
+    assert float(four.byte_s) == float(one.byte_s)
+    assert float(four.flop_s) == pytest.approx(4.0 * float(one.flop_s))
+
+
+def test_deepseeks_own_layer_speeds_decode_up_as_its_report_says() -> None:
+    # DeepSeek-V3 technical report, 5.4.3: 85 to 90 % acceptance of the second token, 1.8 times the tokens a second.
+    options = {"model": "deepseek-v3", "hardware": "dgx-h200", "devices": 8, "tp": 8, "context": 1000,
+               "output_tokens": 500, "users": 1, "arrivals": "closed"}  # fmt: skip
+    plain = llmcap.estimate(**options).serving
+    drafted = llmcap.estimate(**options, draft_tokens=1, acceptance=0.875).serving
+    assert plain["tpot_s"] / drafted["tpot_s"] == pytest.approx(1.8, rel=0.12)
+
+
+def split(**options: Any) -> SplitModel:
+    model = load(**{"devices": 4, "prefill_devices": 1} | options).split
+    assert model is not None
+    return model
+
+
+def test_a_cache_moves_over_the_links_of_the_narrower_replica() -> None:
+    # Llama 3.1 8B: 32 layers x 2 x 8 heads x 128 x 2 B = 131,072 B a token; within a server each device sends 450 GB/s,
+    # of which the peer path reaches its share.
+    model = split()
+    engine = model.prefill.setting.engine.reloads.peer
+    assert engine.link_share is not None
+    assert model.link == pytest.approx(engine.link_share * 450e9)
+    found = model.at_rate(0.1, 16_000, 0, 100)
+    moved = 16_000 * 131_072
+    assert float(found["transfer_s"]) == pytest.approx(engine.fixed + moved / model.link)  # type: ignore[arg-type]
+
+
+def test_pools_on_several_servers_meet_over_the_network_cards() -> None:
+    near, far = split(), split(devices=16, prefill_devices=8, tp=8)
+    cards = far.prefill.setting.machine.nic_bandwidth
+    assert cards is not None
+    assert far.link == pytest.approx(far.prefill.setting.engine.reloads.peer.link_share * 8 * cards)  # type: ignore[operator]
+    assert near.prefill.setting.parallelism.dp == 1
+
+
+def test_each_pool_sustains_what_its_replicas_do() -> None:
+    one, three = split(prefill_devices=1), split(prefill_devices=3)
+    n, k, o = np.array(4000.0), np.array(0.0), np.array(200.0)
+    a, b = one.rates(n, k, o), three.rates(n, k, o)
+    assert float(b[0]) == pytest.approx(3.0 * float(a[0]))
+    assert float(a[1]) == pytest.approx(3.0 * float(b[1]))
+
+
+def test_apart_no_prompt_holds_up_a_decode() -> None:
+    together = served(users=16, arrivals="closed", context=4000)
+    apart = served(users=16, arrivals="closed", context=4000, prefill_devices=1)
+    assert apart["tpot_s"] < together["tpot_s"]
+    assert math.isclose(apart["prefill_utilisation"], apart["utilisation"], rel_tol=1e-6) or (
+        apart["saturation_limit"] != "prefill devices"
+    )
+
+
+# -- the same everywhere -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"users": 8, "arrivals": "closed"},
+        {"users": 8, "arrivals": "closed", "lengths": "equal"},
+        {"arrivals": "2/s"},
+        {"arrivals": "120/min", "draft_tokens": 1, "acceptance": "80 %"},
+        {"users": 8, "arrivals": "closed", "prefill_devices": 1},
+        {"arrivals": "99999/s"},
+    ],
+)
+def test_a_case_of_a_table_is_the_estimate(options: dict[str, Any]) -> None:
+    answer = llmcap.estimate(**QUESTION, **options)
+    (row, *_), expected = evaluate_cases([{**QUESTION, **options}]), answer.rows()[0]
+    assert {n: v for n, v in row.items() if n.startswith(PREFIX)} == pytest.approx(
+        {n: v for n, v in expected.items() if n.startswith(PREFIX)}
+    )
+    assert set(row) == set(expected)
+    assert set(answer.serving) == set(applicable(answer.setting.options)) - (
+        {"transfer_s"} if "prefill_devices" not in options else set()
+    )
+    assert answer.inputs["arrivals"] == ("closed" if options["arrivals"] == "closed" else "poisson")
+
+
+def test_without_arrivals_nothing_changes() -> None:
+    answer = llmcap.estimate(**QUESTION, users=4)
+    assert answer.serving == {}
+    assert "serving" not in answer.to_dict()
+    assert "arrivals" not in answer.inputs
+    assert not any(name.startswith(PREFIX) for row in answer.rows() for name in row)
+    assert llmcap.estimate(**QUESTION, users=4, arrivals="together").to_dict() == answer.to_dict()
+
+
+def test_cost_is_that_of_the_steady_state() -> None:
+    answer = llmcap.estimate(**QUESTION, users=32, arrivals="closed", price_gpu_hour=3.6)
+    # 2 devices at 3.60 USD an hour are 0.002 USD a second.
+    per_token = 0.002 / answer.serving["output_tok_per_s"]
+    assert answer.costs["usd_per_million_output_tokens"] == pytest.approx(1e6 * per_token)
+    both = 0.002 / (answer.serving["requests_per_s"] * 1200)
+    assert answer.costs["usd_per_million_tokens"] == pytest.approx(1e6 * both)
+
+
+def test_every_column_is_named() -> None:
+    assert len(set(COLUMNS)) == len(COLUMNS)
+
+
+# -- bad input ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "option", "word"),
+    [
+        ({"arrivals": 2}, "--arrivals", "no unit"),
+        ({"arrivals": "2"}, "--arrivals", "2/s"),
+        ({"arrivals": "2.5"}, "--arrivals", "no unit"),
+        ({"arrivals": "-2/s"}, "--arrivals", "negative"),
+        ({"arrivals": "0/s"}, "--arrivals", "greater than zero"),
+        ({"arrivals": "nan/s"}, "--arrivals", ""),
+        ({"arrivals": "cloosed"}, "--arrivals", "closed"),
+        ({"arrivals": True}, "--arrivals", ""),
+        ({"arrivals": "2/s", "users": 4}, "--users", "rate"),
+        ({"arrivals": "2/s", "lengths": "equal"}, "--lengths", "rate"),
+        ({"arrivals": "closed", "lengths": "odd"}, "--lengths", "varied"),
+        ({"lengths": "equal"}, "--lengths", "--arrivals"),
+        ({"draft_tokens": 2, "acceptance": 0.8}, "--draft-tokens", "--arrivals"),
+        ({"arrivals": "closed", "draft_tokens": 2}, "--acceptance", "--draft-tokens"),
+        ({"arrivals": "closed", "acceptance": 0.8}, "--acceptance", "--draft-tokens"),
+        ({"arrivals": "closed", "draft_tokens": 2, "acceptance": 1.5}, "--acceptance", "more than the whole"),
+        ({"arrivals": "closed", "draft_tokens": 2, "acceptance": -0.5}, "--acceptance", "negative"),
+        ({"arrivals": "closed", "draft_tokens": 0, "acceptance": 0.5}, "--draft-tokens", "at least 1"),
+        ({"arrivals": "closed", "draft_tokens": 65, "acceptance": 0.5}, "--draft-tokens", "too large"),
+        ({"arrivals": "closed", "prefill_devices": 2}, "--prefill-devices", "none to decode"),
+        ({"arrivals": "closed", "prefill_devices": 0}, "--prefill-devices", "at least 1"),
+        ({"arrivals": "closed", "prefill_devices": 1, "dp": 2}, "--dp", "pool"),
+        ({"arrivals": "closed", "prefill_devices": 3, "devices": 8, "tp": 2}, "--tp", "3 prefill devices"),
+        ({"arrivals": "closed", "assumptions": "ideal"}, "--arrivals", "calibrated"),
+    ],
+)
+def test_bad_input_has_one_clear_error(options: dict[str, Any], option: str, word: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        llmcap.estimate(**{**QUESTION, **options})
+    assert caught.value.option == option
+    assert word in str(caught.value)
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize("ask", [llmcap.explain, llmcap.tiers])
+def test_other_questions_refuse_a_load_that_they_would_ignore(ask: Any) -> None:
+    with pytest.raises(OptionError) as caught:
+        ask(**BASE, context="1k", draft_tokens=2)
+    assert caught.value.option == "--draft-tokens"
+
+
+def test_a_table_names_every_row_that_cannot_be() -> None:
+    cases = [{**QUESTION, "arrivals": "2/s", "users": 3}, {**QUESTION, "arrivals": "closed", "prefill_devices": 2}]
+    with pytest.raises(DocumentError) as caught:
+        evaluate_cases(cases, file="mine.csv")
+    assert [p.line for p in caught.value.problems] == [1, 2]
+
+
+def test_counts_in_messages_read_well() -> None:
+    assert format_count(5000) == "5,000"
