@@ -100,6 +100,7 @@ _LARGEST = {
     **dict.fromkeys(("devices", "drives", "expanders", "nics"), 10**6),
     "draft_tokens": 64,
     "workers": 1024,
+    "block_tokens": 10**6,
 }
 _DTYPE_OPTIONS = ("weight_dtype", "activation_dtype", "kv_dtype", "attention_dtype")
 _ALIASES = {"context_tokens": "context", "isl": "context", "osl": "output_tokens", "tier": "tiers"}
