@@ -1,7 +1,7 @@
 """A search guided by coverage: `python tests/fuzz/coverage_guided.py TARGET [RUNS [SEED]]`, with atheris installed.
 
 A run that finds something ends with the input in a file `crash-*`, `timeout-*` or `oom-*`; an input may take 2 s and
-the process 500 MB.
+the process 500 MB, whole commands (answers) 30 s and 2,000 MB.
 """
 
 from __future__ import annotations
@@ -34,10 +34,13 @@ def main() -> None:
     words = corpus.with_suffix(".dict")
     hexed = ("".join(f"\\x{byte:02x}" for byte in word.encode()) for word in targets.WORDS[name])
     words.write_text("".join(f'"{word}"\n' for word in hexed), encoding="ascii")
+    # Whole commands draw figures and write pages; the rest answers at once.
+    seconds, megabytes = (30, 2000) if name == "answers" else (2, 500)
     atheris.Setup(
         [
-            sys.argv[0], str(corpus), f"-runs={runs}", f"-seed={seed}", f"-dict={words}", "-timeout=2",
-            "-rss_limit_mb=500", "-max_len=4096", "-print_final_stats=1", "-verbosity=1",
+            sys.argv[0], str(corpus), f"-runs={runs}", f"-seed={seed}", f"-dict={words}", f"-timeout={seconds}",
+            f"-rss_limit_mb={megabytes}", "-max_len=4096", "-print_final_stats=1", "-verbosity=1",
+            f"-len_control={0 if name == 'answers' else 100}",
         ],
         lambda data: int(target(data)) * 0,
     )  # fmt: skip

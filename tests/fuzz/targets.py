@@ -211,8 +211,35 @@ def scenario(data: bytes) -> bool:
     return read
 
 
-# Not what starts processes, needs a network, or takes seconds for a sound question.
-_COMMANDS: Final = [n for n in COMMANDS if n not in ("report", "calibrate", "validate")]
+def _command(words: list[str], folder: Path) -> tuple[int, str]:
+    """Run a command line in `folder`: its status and what it wrote to stdout."""
+    before, streams = os.getcwd(), (sys.stdout, sys.stderr)
+    text, error = io.TextIOWrapper(io.BytesIO(), "utf-8", newline=""), io.StringIO()
+    os.chdir(folder)
+    try:
+        sys.stdout, sys.stderr = text, error
+        try:
+            status = run(words)
+        except SystemExit as leave:
+            status = int(leave.code or 0)
+        text.flush()
+    finally:
+        sys.stdout, sys.stderr = streams
+        os.chdir(before)
+    told = error.getvalue()
+    assert status in (0, 2, 3, 4), (status, words, told)
+    assert "Traceback" not in told and "bug in llmcap" not in told, (words, told)
+    assert told.replace("\n", "").replace("\r", "").isprintable(), ascii(told)
+    assert status == 0 or told.count("Error: ") == 1 or told.startswith("Usage: "), (words, told)
+    answer = text.buffer.getvalue().decode()  # type: ignore[attr-defined]
+    for word in ("NaN", "Infinity", " nan ", " inf "):
+        assert word not in answer, (words, word)
+    return status, answer
+
+
+# Commands with a target of their own, and options that start processes or need a network.
+_SLOW: Final = ("report", "calibrate", "validate")
+_COMMANDS: Final = [n for n in COMMANDS if n not in _SLOW]
 _UNWANTED: Final = ("--workers", "--scheduler", "--plot", "--debug")
 
 
@@ -222,28 +249,53 @@ def argv(data: bytes) -> bool:
     words = [w for w in words[:12] if not w.startswith(_UNWANTED) and "/" not in w and "~" not in w and "\0" not in w]
     if words[0] == "sweep":
         words += ["--dry-run"]
-    before, streams, text, error = os.getcwd(), (sys.stdout, sys.stderr), io.StringIO(), io.StringIO()
-    os.chdir(FOLDER)
+    return _command(words, FOLDER)[0] == 0
+
+
+_FILES: Final[dict[str, bytes]] = {
+    "trace.jsonl": b'{"timestamp": 0, "input_length": 600, "output_length": 2, "hash_ids": [1, 2]}\n'
+    b'{"timestamp": 90000, "input_length": 1100, "output_length": 2, "hash_ids": [1, 2, 3]}\n',
+    "azure.csv": b"TIMESTAMP,ContextTokens,GeneratedTokens\n1.5,10,1\n9,200,3\n",
+    "measured.csv": b"model,hardware,metric,value,isl,osl,concurrency,devices\nllama-3.1-8b,dgx-h100,ttft_s,0.2,1000,"
+    b"100,1,1\nllama-3.1-8b,dgx-h100,tpot_s,0.006,1000,100,8,1\n",
+    "small.yaml": b"schema: llmcap.scenario/1\nid: small\nname: Small\nquestion: How long?\nbase: {model: "
+    b"llama-3.1-8b, hardware: dgx-h100}\naxes: {users: [1, 8], context: [1k, 8k]}\noverrides: {long: {context: 32k}}\n",
+    "tiers.csv": b"tier,context_tokens,reload_s\ndram,1000,0.1\nnvme,1000,0.2\n",
+    "answer.json": b'{"schema": "llmcap.estimate/1", "inputs": {}, "results": {}}',
+}
+#: Addresses on this machine where nobody listens, and none at all: a search must not call others.
+_ADDRESSES: Final = ("tcp://127.0.0.1:1", "127.0.0.1:1", "tcp://", "host", "[::1]:1", "x:y", "", "tls://127.0.0.1:1")
+_WHOLE: Final = ("report", "calibrate", "validate", "replay", "plan", "compare", "explain", "sweep")
+
+
+def answers(data: bytes) -> bool:
+    """A command that reads files and writes some, in a folder with sound ones; nothing half-written is left there."""
+    words = [_WHOLE[data[0] % len(_WHOLE)] if data else "explain", *_text(data[1:]).split("\n")]
+    words = [w for w in words[:12] if "/" not in w and "~" not in w and "\0" not in w and not w.startswith("--debug")]
+    for i, word in enumerate(words):
+        name, equals, value = word.partition("=")
+        if len(name) > 4 and "--scheduler".startswith(name):
+            place, value = (i, value) if equals else (i + 1, words[i + 1] if i + 1 < len(words) else "")
+            words[i : place + 1] = [f"--scheduler={_ADDRESSES[sum(value.encode()) % len(_ADDRESSES)]}"]
+    if words[0] == "sweep" and not any(w.startswith("--fr") for w in words):
+        words += ["--limit", "20"]
+    folder = Path(tempfile.mkdtemp(dir=FOLDER))
     try:
-        sys.stdout, sys.stderr = text, error
-        try:
-            status = run(words)
-        except SystemExit as leave:
-            status = int(leave.code or 0)
+        for name, content in _FILES.items():
+            (folder / name).write_bytes(content)
+        status, _ = _command(words, folder)
+        for file in folder.rglob("*"):
+            assert not file.name.startswith("."), (words, file.name)
+            content = file.read_bytes() if file.is_file() and file.name not in _FILES else b""
+            if content:
+                assert content.endswith((b"\n", b"PAR1")) or file.suffix.lower() in (".png", ".pdf", ".gz"), file.name
+        return status == 0
     finally:
-        sys.stdout, sys.stderr = streams
-        os.chdir(before)
-    told = error.getvalue()
-    assert status in (0, 2, 3, 4), (status, words, told)
-    assert "Traceback" not in told and "bug in llmcap" not in told, told
-    assert told.replace("\n", "").replace("\r", "").isprintable(), ascii(told)
-    for word in ("NaN", "Infinity", " nan ", " inf "):
-        assert word not in text.getvalue(), (words, word)
-    return status == 0
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 TARGETS: Final[dict[str, Callable[[bytes], bool]]] = {
-    f.__name__: f for f in (yaml, units, config, cases, measured, trace, scenario, argv)
+    f.__name__: f for f in (yaml, units, config, cases, measured, trace, scenario, argv, answers)
 }
 
 _LATENT: Final = (
@@ -285,6 +337,19 @@ SEEDS: Final[dict[str, tuple[bytes, ...]]] = {
         b"\x02--set\nusers=1,2",
         b"\x08devices\n--users\n9",
     ),
+    "answers": (
+        b"\x00small.yaml\n-o\nreport.html",
+        b"\x00tiers.csv\n--format\nmd\n-o\nr.md",
+        b"\x01--measured\nmeasured.csv\n-o\nmine.yaml",
+        b"\x02--measured\nmeasured.csv\n--format\njson",
+        b"\x03trace.jsonl\n--capacities\n1,2\n--window\n60s",
+        b"\x03--generate\nusers=3,turns=2,seed=1\n--write-trace\nmade.jsonl.gz",
+        b"\x04--users-max\n--ttft\n2s\n--model\nllama-3.1-8b",
+        b"\x05dgx-h100\ndgx-h200\n--model\nllama-3.1-8b\n--context\n8k",
+        b"\x06--term\ntier:dram\n--context\n8k",
+        b"\x07small.yaml\n--plot\nprefill=a.svg\n-o\nrows.csv",
+        b"\x07small.yaml\n-o\nrows.parquet\n--set\nusers=1,2",
+    ),
 }
 # fmt: off
 WORDS: Final[dict[str, tuple[str, ...]]] = {
@@ -307,5 +372,16 @@ WORDS: Final[dict[str, tuple[str, ...]]] = {
              "--tp\n",
              "cxl:2 TB:100 GB/s", "dgx-h100", "llama-3.1-8b", "1e9", "0", "--sessions\n", "--help", "--cached-tokens\n",
              "--kv-policy\n", "--chunk-tokens\n", "\u202e", "\x1b[31m", "--output-tokens\n", "1e-9"),
+    "answers": ("\n", "-o\n", "--format\n", "json", "csv", "md", "html", "parquet", "small.yaml",
+                "trace.jsonl", "tiers.csv", "measured.csv", "answer.json", "azure.csv", ".", "--set\n",
+                "users=1,2", "context=log 1k..8k 3 points", "--override\n", "long", "--prices\n",
+                "hyperscaler-2026-04", "--kernels\n", "--measured\n", "--engine\n", "vllm", "--assumptions\n",
+                "ideal", "--block-tokens\n", "--capacities\n", "--window\n", "--generate\n", "users=2,turns=3",
+                "span=", "--max-bad-lines\n", "--time-unit\n", "--write-trace\n", "--users-max\n",
+                "--devices-min\n", "--cheapest\n", "--ttft\n", "--tpot\n", "--term\n", "kv", "prefill",
+                "--plot\n", "prefill", "reload=b.png", "cost", "--workers\n1", "--scheduler\n", "--resume\n",
+                "--from\n", "--limit\n", "--chunk-cases\n", "--hardware\n", "dgx-h100", "--model\n",
+                "llama-3.1-8b", "--tp\n", "kv-dtype=bf16", "--context\n", "8k", "1e9", "1e15", "0", "-1",
+                "1e-9", "nan", "50%", "\u202e", "\x1b[31m", "=", ",", "--help"),
 }
 # fmt: on
