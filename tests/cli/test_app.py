@@ -66,6 +66,11 @@ def test_json_loads_no_more_than_it_needs() -> None:
     assert not loaded & {"pandas", "matplotlib", "pyarrow", "rich", "scipy"}
 
 
+def test_an_estimate_loads_nothing_of_the_steady_state_until_it_is_asked_for() -> None:
+    assert not [name for name in loaded_by("estimate", "--format", "json") if "serving" in name]
+    assert "llmcap.analyses.serving.load" in loaded_by("estimate", "--context", "1k", "--arrivals", "closed")
+
+
 def test_every_option_of_a_case_is_an_option_of_the_command() -> None:
     assert {*options.CASE_OPTIONS, *options.LOAD_OPTIONS} == set(known_options())
     flags = {flag for p in command("estimate").params for flag in p.opts}

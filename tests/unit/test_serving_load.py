@@ -254,7 +254,7 @@ def test_a_verifying_step_reads_each_cache_once() -> None:
 
 def test_deepseeks_own_layer_speeds_decode_up_as_its_report_says() -> None:
     # DeepSeek-V3 technical report, 5.4.3: 85 to 90 % acceptance of the second token, 1.8 times the tokens a second.
-    options = {"model": "deepseek-v3", "hardware": "dgx-h200", "devices": 8, "tp": 8, "context": 1000,
+    options: dict[str, Any] = {"model": "deepseek-v3", "hardware": "dgx-h200", "devices": 8, "tp": 8, "context": 1000,
                "output_tokens": 500, "users": 1, "arrivals": "closed"}  # fmt: skip
     plain = llmcap.estimate(**options).serving
     drafted = llmcap.estimate(**options, draft_tokens=1, acceptance=0.875).serving
