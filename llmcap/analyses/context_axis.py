@@ -32,7 +32,8 @@ def along_context(answer: Estimate, points: int = POINTS) -> pd.DataFrame:
     DataFrame
         One row per context and tier beyond device memory: `context_tokens` [tokens], `tier`, `recompute_s`,
         `recompute_low_s`, `recompute_high_s`, `ttft_reload_s` [s], `kv_bytes_total`, `capacity_bytes` [B]. Times are
-        NaN where the users do not fit. `attrs["hbm_pool_bytes"]` is what device memory has for caches.
+        NaN where the users do not fit. `attrs["hbm_pool_bytes"]` is what device memory has for caches,
+        `attrs["break_even_tokens"]` the answer's own break-even by tier, where it asks the same.
 
     Notes
     -----
@@ -76,4 +77,6 @@ def along_context(answer: Estimate, points: int = POINTS) -> pd.DataFrame:
     frame = pd.concat(frames, ignore_index=True)
     free, reserved = column(whole.results["hbm_free_bytes"]), column(whole.results["kv_bytes_total_reserved"])
     frame.attrs["hbm_pool_bytes"] = float((free + reserved)[0])
+    # The whole prompt reloaded is the question that the answer's own break-even is of; with a fixed rest it is another.
+    frame.attrs["break_even_tokens"] = {} if cached else {t["tier"]: t["break_even_tokens"] for t in answer.tiers}
     return frame

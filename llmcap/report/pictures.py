@@ -151,8 +151,9 @@ def _reload(material: Material) -> Picture:
     said = []
     for tier, rows in frame.groupby("tier", sort=False):
         at, _ = context.crossing(*(rows[n].to_numpy(float) for n in ("context_tokens", "recompute_s", "ttft_reload_s")))
+        known = frame.attrs["break_even_tokens"].get(tier)
         said.append(
-            f"from {tier_name(tier)} reload wins from {at:,.0f} tokens on" if np.isfinite(at)
+            f"from {tier_name(tier)} reload wins from {known or at:,.0f} tokens on" if np.isfinite(at)
             else f"the line of {tier_name(tier)} does not cross that of computing"
         )  # fmt: skip
     alternative = f"Line chart of times along the context: {'; '.join(said)}. {_tier_times(example)}"
@@ -232,6 +233,33 @@ def _pareto(material: Material) -> Picture | None:
     )
 
 
+def _interactivity(material: Material) -> Picture | None:
+    from llmcap.report.figures import serving
+
+    load = numeric_axis(material.frame, ("users", "arrivals_per_s"))
+    if serving.USER not in material.frame.columns or load is None:
+        return None
+    figure, axes = new_figure()
+    found = serving.interactivity(axes, material.frame, load)
+    put_footer(figure, material.footer())
+    said = f"Line chart. {_range(material.frame, serving.DEVICE, load)} {_range(material.frame, serving.USER, load)}"
+    caption = f"Tokens a second of a device against those of a user, along {axis_label(load)}{shown_of(found)}."
+    return Picture("interactivity", caption, said, figure)
+
+
+def _load(material: Material) -> Picture | None:
+    from llmcap.report.figures import serving
+
+    load = numeric_axis(material.frame, ("users", "arrivals_per_s"))
+    if "serving_ttft_s" not in material.frame.columns or load is None:
+        return None
+    figure, axes = new_figure()
+    found = serving.first_token_served(axes, material.frame, load)
+    put_footer(figure, material.footer())
+    said = f"Line chart. {_range(material.frame, 'serving_ttft_s', load)}"
+    return Picture("load", f"Mean time to first token against {axis_label(load)}{shown_of(found)}.", said, figure)
+
+
 def _memory(material: Material) -> Picture:
     import pandas as pd
 
@@ -272,6 +300,8 @@ def _cost(material: Material) -> Picture | None:
 
 #: Name of a figure -> what draws it, in the order of a report.
 KINDS: Final[dict[str, Draw]] = {
+    "interactivity": _interactivity,
+    "load": _load,
     "prefill": _prefill,
     "cache": _cache,
     "reload": _reload,

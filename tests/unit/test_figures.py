@@ -71,6 +71,16 @@ def test_the_last_crossing_counts_when_lines_cross_twice() -> None:
 # -- what the axes show ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("hardware", ["dgx-b200", "dgx-h100"])
+def test_the_legend_has_the_break_even_of_the_page(hardware: str) -> None:
+    answer = llmcap.estimate(hardware=hardware)
+    _, axes = _axes()
+    figures.prefill_against_reload(axes, along_context(answer))
+    labels = [text.get_text() for text in axes.get_legend().get_texts()]
+    tokens = next(tier["break_even_tokens"] for tier in answer.tiers if tier["tier"] == "nvme")
+    assert f"reload from NVMe: faster from {tokens:,} tokens (circle)" in labels
+
+
 def test_prefill_reload_band_and_crossings_are_drawn() -> None:
     _, axes = _axes()
     figures.prefill_against_reload(
@@ -80,7 +90,7 @@ def test_prefill_reload_band_and_crossings_are_drawn() -> None:
     assert any("prefill" in label for label in labels)
     assert any("uncertainty" in label for label in labels)
     assert "reload from DRAM: faster throughout" in labels
-    assert "reload from NVMe: faster from 320 tokens (circle)" in labels
+    assert "reload from NVMe: faster from about 320 tokens (circle)" in labels
     assert "reload from remote: slower at 100k tokens" in labels
     assert "asked: 10k tokens" in labels
     circles = [line for line in axes.lines if line.get_marker() == "o" and line.get_fillstyle() == "none"]

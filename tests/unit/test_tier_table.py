@@ -287,8 +287,8 @@ def test_why_offload_gains_nothing() -> None:
 
 def test_notes_say_it_in_sentences() -> None:
     notes = " ".join(tier_table(context="1k,128k", users="1,8", dram="0.5 TB", tiers="slow:9 TB:4.5 GB/s").notes)
-    for words in ("gains nothing where device memory keeps all caches", "computing again is faster", "2 of 4 cases",
-                  "less than device memory keeps"):  # fmt: skip
+    for words in ("Savings are those of caches that have left", "gains nothing where device memory keeps all caches",
+                  "computing again is faster", "2 of 4 cases", "less than device memory keeps"):  # fmt: skip
         assert words in notes
     assert "do not fit device memory together" in " ".join(tier_table(context="1M", users="1,100").notes)
     assert "fit no tier" in " ".join(tier_table(context="1M", sessions=1_000_000).notes)

@@ -41,7 +41,10 @@ def _memory(rows: list[Row], extras: Extras) -> Iterator[str]:
     if fits:
         which = "in every case that has times" if everywhere else _cases(fits)
         hint = "" if extras.sessions else " (--sessions N says how many caches are kept)"
-        yield f"Offload gains nothing where device memory keeps all caches: {which}{hint}"
+        yield (
+            "Savings are those of caches that have left device memory; offload gains nothing where device memory keeps "
+            f"all caches, so that none has to leave: {which}{hint}"
+        )
 
 
 def _tier(rows: list[Row], extras: Extras) -> Iterator[str]:

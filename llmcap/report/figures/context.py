@@ -57,7 +57,8 @@ def prefill_against_reload(axes: Axes, frame: pd.DataFrame, mark: float | None =
         axes.fill_between(contexts, low, high, color=VERMILION, alpha=0.2, linewidth=0, label="its uncertainty")
     for (name, rows), style in zip(frame.groupby("tier", sort=False), cycle(TIERS), strict=False):
         reload = rows["ttft_reload_s"].to_numpy()
-        label = _reload_label(name, contexts, recompute, reload)
+        known = frame.attrs.get("break_even_tokens", {}).get(name)
+        label = _reload_label(name, contexts, recompute, reload, known)
         axes.plot(contexts, reload, **style, linewidth=1.6, markevery=markers(contexts.size), label=label)
         at, time = crossing(contexts, recompute, reload)
         if np.isfinite(at):
@@ -128,16 +129,26 @@ def _context_axis(axes: Axes, contexts: np.ndarray[Any, Any]) -> None:
 
 
 def _reload_label(
-    tier: object, contexts: np.ndarray[Any, Any], recompute: np.ndarray[Any, Any], reload: np.ndarray[Any, Any]
+    tier: object,
+    contexts: np.ndarray[Any, Any],
+    recompute: np.ndarray[Any, Any],
+    reload: np.ndarray[Any, Any],
+    break_even: int | None,
 ) -> str:
     name = f"reload from {tier_name(tier)}"
     at, _ = crossing(contexts, recompute, reload)
     if np.isfinite(at):
-        return f"{name}: faster from {float(f'{at:.2g}'):,.0f} tokens (circle)"
+        # What the tables say, where it is known; read off the lines between two points otherwise.
+        exact = break_even is not None
+        return f"{name}: faster from {f'{break_even:,}' if exact else f'about {_two_digits(at):,.0f}'} tokens (circle)"
     known = np.isfinite(recompute) & np.isfinite(reload)
     if (reload[known] < recompute[known]).all():
         return f"{name}: faster throughout"
     return f"{name}: slower at {short_count(contexts[known][-1])} tokens"
+
+
+def _two_digits(value: float) -> float:
+    return float(f"{value:.2g}")
 
 
 def _finish(axes: Axes, mark: float | None) -> None:
