@@ -60,7 +60,7 @@ demo: $(READY)
 	@$(BIN)/llmcap estimate
 
 test: $(READY_DEV)
-	@$(BIN)/python -m pytest -q -rs -n $(WORKERS)
+	@$(BIN)/python -m pytest -q -rfEs -n $(WORKERS)
 
 # Anew each time: what was left from another set of bounds would hide a bound that is too low. Warnings are those of old
 # packages about older ones, and no errors here.
@@ -69,7 +69,7 @@ test-minimum: | $(BIN)/python
 	@$(BIN)/python tests/packaging/minimum_versions.py > $(VENV)-minimum/versions.txt
 	@$(VENV)-minimum/bin/python -m pip install --quiet --disable-pip-version-check -e . -r $(VENV)-minimum/versions.txt \
 		hypothesis pytest pytest-xdist scipy
-	@$(VENV)-minimum/bin/python -m pytest -q -rs -n $(WORKERS) -o filterwarnings=default -p no:cacheprovider \
+	@$(VENV)-minimum/bin/python -m pytest -q -rfEs -n $(WORKERS) -o filterwarnings=default -p no:cacheprovider \
 		$(MINIMUM_LEFT_OUT) $(MINIMUM_TESTS)
 
 lint: $(READY_DEV)
