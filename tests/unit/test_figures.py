@@ -71,7 +71,7 @@ def test_the_last_crossing_counts_when_lines_cross_twice() -> None:
 # -- what the axes show ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("hardware", ["dgx-b200", "dgx-h100"])
+@pytest.mark.parametrize("hardware", ["dgx-b200", "dgx-b200-3.84tb"])
 def test_the_legend_has_the_break_even_of_the_page(hardware: str) -> None:
     answer = llmcap.estimate(hardware=hardware)
     _, axes = _axes()
