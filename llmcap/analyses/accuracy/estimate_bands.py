@@ -8,7 +8,7 @@ were fitted without them, whose time is for the most part the phase itself and n
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -19,6 +19,7 @@ from llmcap.analyses.accuracy.measured import settings_of
 from llmcap.analyses.accuracy.measured_rows import MeasuredRow
 from llmcap.analyses.serving.steady_state import ServingModel
 from llmcap.errors import DocumentError, OptionError
+from llmcap.records import dataclass
 from llmcap.specs.engine import Engine
 
 Array = NDArray[np.float64]
