@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from llmcap.analyses.offload.mlperf_storage import read_results
 from llmcap.errors import OptionError, did_you_mean, printable
 from llmcap.specs.hardware import CustomTier
 from llmcap.specs.loader import sha256_of
@@ -50,6 +49,8 @@ def parse_tier(text: str) -> tuple[CustomTier, list[Used]]:
     files: list[Used] = []
     fields = [("capacity", rest[0])]
     if rest[1].lower().endswith(".json"):
+        from llmcap.analyses.offload.mlperf_storage import read_results
+
         path = as_path(rest[1])
         found |= read_results(path)
         files.append(Used(path.name, sha256_of(path), "measured"))
