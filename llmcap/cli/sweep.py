@@ -84,7 +84,8 @@ Plot = Annotated[
     _option(
         "Output", "--plot", metavar="KIND[=FILE]",
         help="Also draw a figure (.png, .svg, .pdf; default: SCENARIO-KIND.png): prefill, cache, reload, tiers, "
-        "break-even, roofline, pareto, memory, or cost with --prices. May be repeated.",
+        "break-even, roofline, pareto, memory, interactivity and load of a steady state, or cost with --prices. May be "
+        "repeated.",
     ),
 ]  # fmt: skip
 Prices = Annotated[str | None, _option("Output", "--prices", metavar="ID|FILE", help="Price list for --plot cost.")]
@@ -250,7 +251,7 @@ def _to_file(
         else:
             rows = write_sweep(job, output, sweep=planned, resume=resume, workers=workers)
     seconds = time.perf_counter() - start
-    say(f"{rows:,} rows in {seconds:.1f} s ({rows / seconds:,.0f} rows/s): {output}")
+    say(f"{rows:,} rows in {seconds:.1f} s ({rows / seconds:,.0f} rows/s): {printable(str(output), 200)}")
 
 
 @contextmanager
@@ -279,7 +280,7 @@ def _on_cluster(
 
     with _told_how_to_go_on():
         rows = run_on_cluster(job, planned, output, scheduler, resume=resume)
-    say(f"{rows:,} rows in {output}")
+    say(f"{rows:,} rows in {printable(str(output), 200)}")
 
 
 def _plot(kinds: list[str], prices: str | None, job: Job, output: Path | None, say: Callable[[str], None]) -> None:
@@ -307,7 +308,7 @@ def _plot(kinds: list[str], prices: str | None, job: Job, output: Path | None, s
                 raise OptionError("--plot", f"the scenario has no figure '{kind}'", hint)
             content = rendered(found.figure, form)
         write_file(file, lambda path, content=content: path.write_bytes(content), "--plot")  # type: ignore[misc]
-        say(f"{found.caption} Figure in {file}")
+        say(f"{found.caption} Figure in {printable(str(file), 200)}")
 
 
 def _list_scenarios() -> None:

@@ -36,12 +36,34 @@ def findings(frame: pd.DataFrame, claims: Sequence[Row] = ()) -> list[str]:
         frame, under = frame[frame["assumptions"] == chosen], f"Under the assumptions '{chosen}': "
     cases = cases_of(frame)
     names = varying(cases)
-    said = [s for s in (_times(cases, names), _reloads(frame), _limits(cases, names)) if s]
+    if "serving_tpot_s" in cases.columns and cases["serving_tpot_s"].notna().any():
+        said = [s for s in (*_served(cases, names), _reloads(frame)) if s]
+    else:
+        said = [s for s in (_times(cases, names), _reloads(frame), _limits(cases, names)) if s]
     if under and said:
         said[0] = under + said[0][:1].lower() + said[0][1:]
     if claims:
         said[-1:] = [said[-1].removesuffix(".") + f"; {tally(claims)}."] if said else [f"{tally(claims)}."]
     return said
+
+
+def _served(cases: pd.DataFrame, names: list[str]) -> list[str]:
+    """What a steady state gives at its ends: the fastest tokens, and the most of them."""
+    known = cases.dropna(subset=["serving_tpot_s", "serving_ttft_s"])
+    rate = known["serving_output_tok_per_s_per_device"].to_numpy(float)
+    fastest, most = known.iloc[int(known["serving_tpot_s"].to_numpy(float).argmin())], known.iloc[int(rate.argmax())]
+    short = len(cases) - len(known)
+    past = f" {short:,} of the {len(cases):,} cases are past saturation or do not fit." if short else ""
+
+    def told(row: Any) -> str:
+        first, each = (format_seconds(row[f"serving_{name}_s"]) for name in ("ttft", "tpot"))
+        per_device = f"{row['serving_output_tok_per_s_per_device']:,.3g} tokens/s a device"
+        return f"a first one after {first}, then {each} each, {per_device}"
+
+    return [
+        f"In steady state tokens come fastest for {_case(fastest, names)}: {told(fastest)}. A device gives most for "
+        f"{_case(most, names)}: {told(most)}.{past}"
+    ]
 
 
 def _times(cases: pd.DataFrame, names: list[str]) -> str:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final
 from llmcap.analyses.result import Estimate
 from llmcap.report import words
 from llmcap.report.document import Table, table_of
-from llmcap.report.figures import cache_against_capacity, loads, prefill_against_reload
+from llmcap.report.figures import cache_against_capacity, prefill_against_reload
+from llmcap.report.figures.replay import hits_figure
 from llmcap.report.figures.style import inline_svg, new_figure, put_footer, styled
 from llmcap.report.markdown import estimate_markdown as estimate_markdown
 
@@ -72,14 +73,10 @@ def tiers_html(answer: TierTable) -> str:
 
 def replay_html(answer: Replay) -> str:
     """A replay: the curve as a figure and a table, and the tiers."""
-    import pandas as pd
-
     parts = [f"<h3>{escape(str(answer.inputs['trace']))}: {answer.summary['requests']:,} requests</h3>"]
     if answer.curve:
         with styled():
-            figure, axes = new_figure()
-            tiers = pd.DataFrame(answer.tiers) if answer.tiers else None
-            loads.hit_ratio(axes, pd.DataFrame(answer.curve), tiers, answer.summary["ideal_hit_ratio"])
+            figure = hits_figure(answer.inputs, answer.curve, answer.tiers, answer.summary["ideal_hit_ratio"])
             parts.append(_figures([(figure, "Hit ratio of a prefix cache against its capacity")]))
         parts.append(_table(table_of("curve", "Hit ratio by capacity", answer.curve, list(answer.curve[0]))))
     if answer.tiers:

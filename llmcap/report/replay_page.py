@@ -86,6 +86,17 @@ def _rate(value: float) -> str:
     return format_rate(value, "B/s")
 
 
+def drive_writes(a_day: float) -> str:
+    """Drive writes a day: two decimals, or two digits of what is small.
+
+    >>> drive_writes(3.664), drive_writes(0.0214), drive_writes(0.00001), drive_writes(0.0)
+    ('3.66', '0.021', 'under 0.001', '0')
+    """
+    if a_day >= 0.1 or a_day == 0.0:
+        return f"{a_day:.2f}" if a_day else "0"
+    return f"{a_day:.2g}" if a_day >= 0.001 else "under 0.001"
+
+
 def _years(value: float) -> str:
     return f"{value:.2g} years" if value < 100 else "over 100 years"
 
@@ -114,8 +125,8 @@ _TRAFFIC: Final = (
     ("write_peak_bytes_per_s", "at their peak", _rate),
     ("write_bytes_per_day", "writes a day", format_bytes),
     ("write_bytes_per_day_second_touch", "second touch", format_bytes),
-    ("drive_writes_per_day", "DWPD", lambda x: f"{x:.2f}"),
-    ("drive_writes_per_day_second_touch", "DWPD 2nd", lambda x: f"{x:.2f}"),
+    ("drive_writes_per_day", "DWPD", drive_writes),
+    ("drive_writes_per_day_second_touch", "DWPD 2nd", drive_writes),
     ("drive_life_years", "life", _years),
     ("drive_life_years_second_touch", "life 2nd", _years),
 )

@@ -9,6 +9,7 @@ from llmcap.errors import DocumentError, Problem, printable
 from llmcap.report.claims_page import tally
 from llmcap.report.document import Assumption, Picture, Report, Table, table_of
 from llmcap.report.figures import bars, context, loads, maps, sweeps
+from llmcap.report.figures.replay import hits_figure
 from llmcap.report.figures.series import INPUTS, cases_of, numeric_axis, shown_of, spread, varying
 from llmcap.report.figures.style import axis_label, new_figure, put_footer, styled, tier_name
 from llmcap.report.findings import findings
@@ -215,17 +216,13 @@ def _estimate(document: Mapping[str, Any]) -> _Parts:
 
 
 def _replay(document: Mapping[str, Any]) -> _Parts:
-    import pandas as pd
-
     i, curve, tiers = document["inputs"], document["curve"], document["tiers"]
     question = f"How many prompt tokens of {i['trace']} does a prefix cache find, and what does each tier make of it?"
     answer = [f"The trace has {document['requests']:,} requests with {document['input_tokens']:,} input tokens."]
     pictures: list[Picture | None] = []
     ideal = document.get("ideal_hit_ratio")
     if curve:
-        figure, axes = new_figure()
-        loads.hit_ratio(axes, pd.DataFrame(curve), pd.DataFrame(tiers) if tiers else None, ideal)
-        put_footer(figure, f"{i['trace']}, {i['model']} in {i['kv_dtype']}, blocks of {i['block_tokens']:,} tokens.")
+        figure = hits_figure(i, curve, tiers, ideal)
         ends = [f"{row['hit_ratio']:.1%} at {format_bytes(row['capacity_bytes'])}" for row in (curve[0], curve[-1])]
         said = f"Step chart: hits rise from {ends[0]} to {ends[1]}."
         pictures.append(Picture("hits", "Hit ratio of a prefix cache against its capacity.", said, figure))

@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _RESULTS: Final = (
-    "ttft_s", "ttft_low_s", "ttft_high_s", "tpot_s", "e2el_s", "output_tok_per_s", "kv_bytes_total", "hbm_free_bytes",
-    "max_users_hbm", "fits", "limit", "mfu", "mbu", COST,
+    "serving_ttft_s", "serving_tpot_s", "serving_e2el_s", "serving_output_tok_per_s_per_user",
+    "serving_output_tok_per_s_per_device", "serving_running", "serving_waiting", "serving_utilisation",
+    "serving_saturation_requests_per_s", "serving_limit", "ttft_s", "ttft_low_s", "ttft_high_s", "tpot_s", "e2el_s",
+    "output_tok_per_s", "kv_bytes_total", "hbm_free_bytes", "max_users_hbm", "fits", "limit", "mfu", "mbu", COST,
 )  # fmt: skip
 _TIERS: Final = (
     "capacity_bytes", "users_held", "effective_read_bytes_per_s", "reload_s", "ttft_reload_s", "ttft_hybrid_s",

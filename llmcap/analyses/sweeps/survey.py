@@ -109,6 +109,11 @@ class Survey:
     def statements(self) -> list[Statement]:
         """What is assumed, each once."""
         found = {(s.name, s.text): s for setting in self.settings for s in setting.statements}
+        loads = [setting for setting in self.settings if setting.options.arrivals != "together"]
+        if loads:
+            from llmcap.analyses.serving.answer import statements
+
+            found |= {(s.name, s.text): s for setting in loads for s in statements(setting)}
         return list(found.values())
 
     def documents(self) -> list[Used]:
