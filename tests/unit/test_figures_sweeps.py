@@ -329,8 +329,16 @@ def test_axes_of_small_span_have_ticks() -> None:
     assert axes.get_xticks().tolist() == [131_072, 262_144, 524_288]
 
 
-@pytest.mark.parametrize("kind", [k for k in KINDS if k != "cost"])
-@pytest.mark.parametrize("scenario", ["million-token-context", "coding-assistant"])
+LOADED = ("interactivity", "load")
+
+
+@pytest.mark.parametrize(
+    ("scenario", "kind"),
+    [
+        *((s, k) for s in ("million-token-context", "coding-assistant") for k in KINDS if k not in (*LOADED, "cost")),
+        *((s, k) for s in ("prefill-apart", "arrivals-until-saturation") for k in LOADED),
+    ],
+)
 def test_nothing_overlaps_or_leaves_the_figure(scenario: str, kind: str, drawn: Callable[[str, str], Figure]) -> None:
     figure = drawn(scenario, kind)
     canvas = FigureCanvasAgg(figure)
