@@ -101,7 +101,7 @@ class Part(BaseModel):
         }
 
 
-class Source(Part):
+class Source(Part, defer_build=False):  # every document has it, so one validator serves all
     """Where numbers come from: one published or assumed origin and the fields that it vouches for."""
 
     covers: tuple[str, ...]
