@@ -19,7 +19,7 @@ from llmcap.cli.options import (
     with_case_options,
 )
 from llmcap.cli.output import write_file, write_text
-from llmcap.errors import OptionError
+from llmcap.errors import OptionError, printable
 
 if TYPE_CHECKING:
     from llmcap.analyses.result import Estimate
@@ -65,7 +65,7 @@ def estimate(
         from llmcap.report.figures import plot_estimate
 
         write_file(plot, lambda path: plot_estimate(answer, path), "--plot")
-        print(f"figure in {plot}", file=sys.stderr)
+        print(f"figure in {printable(str(plot), 200)}", file=sys.stderr)
     write_text(_rendered(answer, chosen, to_file=output is not None), output)
     if not answer.answered:
         # A person at a terminal has just read the details on the page.

@@ -13,6 +13,7 @@ import typer
 
 from llmcap.cli.options import Format, OutputFile, chosen_format, with_case_options
 from llmcap.cli.output import write_file, write_text
+from llmcap.errors import printable
 
 if TYPE_CHECKING:
     from llmcap.analyses.replays.traces import Progress
@@ -50,6 +51,14 @@ TimeUnit = Annotated[
     str | None, _extra("--time-unit", "ms|s", "Unit of numeric timestamps in JSON lines (default: ms).")
 ]
 
+PlotFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--plot", metavar="FILE", help="Also draw hits against capacity, with the tiers (.png, .svg, .pdf).",
+        rich_help_panel="Output",
+    ),
+]  # fmt: skip
+
 
 @with_case_options(leave_out=("users", "context", "output_tokens", "cached_tokens", "sessions"))
 def replay(
@@ -64,6 +73,7 @@ def replay(
     write_trace: WriteTrace = None,
     form: Format = None,
     output: OutputFile = None,
+    plot: PlotFile = None,
 ) -> None:
     """The hit ratio of a prefix cache at every capacity, and what each tier makes of a request trace.
 
@@ -83,11 +93,16 @@ def replay(
         read = load_trace(trace, progress=progress, **{k: v for k, v in reading.items() if v is not None})
     asked: dict[str, Any] = {"capacities": capacities, "window": window}
     answer = ask(read, **given, **{k: v for k, v in asked.items() if v is not None})
+    if plot is not None:
+        from llmcap.report.figures.replay import plot_replay
+
+        write_file(plot, lambda path: plot_replay(answer, path), "--plot")
+        print(f"figure in {printable(str(plot), 200)}", file=sys.stderr)
     if write_trace is not None:
         from llmcap.analyses.replays.trace_generator import write_trace as write
 
         write_file(write_trace, lambda path: write(read, path))
-        print(f"trace in {write_trace}", file=sys.stderr)
+        print(f"trace in {printable(str(write_trace), 200)}", file=sys.stderr)
     if read.bad_lines:
         for line in answer.malformed["first"]:
             print(f"Warning: {line}", file=sys.stderr)

@@ -11,6 +11,7 @@ import typer
 
 from llmcap.cli.options import Format, OutputFile, chosen_format, with_case_options
 from llmcap.cli.output import write_text
+from llmcap.errors import printable
 
 _LOAD, _TRAFFIC = "Load", "Traffic, wear and money"
 
@@ -129,4 +130,4 @@ def tiers(
         from llmcap.analyses.offload.mlperf_storage import benchmark_config
 
         write_text(benchmark_config(table.setting, max(row["users"] for row in table.rows)), mlperf_config)
-        print(f"configuration in {mlperf_config}", file=sys.stderr)
+        print(f"configuration in {printable(str(mlperf_config), 200)}", file=sys.stderr)

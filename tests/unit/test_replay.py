@@ -23,6 +23,8 @@ from llmcap.analyses.setting import resolve
 from llmcap.cli.app import run
 from llmcap.errors import DocumentError, OptionError
 from llmcap.glossary import GLOSSARY
+from llmcap.report.figures.replay import hits_figure
+from llmcap.report.figures.style import styled
 
 GOOD = {"timestamp": 0, "input_length": 600, "output_length": 5, "hash_ids": [1, 2]}
 
@@ -276,7 +278,7 @@ def test_a_request_waits_for_its_tier_and_its_rest() -> None:
     """Three prompts of 20 blocks, the last one as the first. Device memory holds all 40 blocks, so nothing is reloaded
     and the repeated prompt computes one token only.
     """
-    trace = small([list(range(20)), list(range(20, 40)), list(range(20))])
+    trace = small([list(range(20)), list(range(20, 40)), list(range(20))], gap=100.0)
     answer = replay(trace, model="llama-3.1-8b", hardware="dgx-h100")
     assert answer.summary["ideal_hit_ratio"] == pytest.approx(1 / 3)
     setting = resolve(options_from({"model": "llama-3.1-8b", "hardware": "dgx-h100"}))
@@ -289,7 +291,7 @@ def test_a_request_waits_for_its_tier_and_its_rest() -> None:
     assert answer.tiers[1]["served_ratio"] == 0
     # The first two prompts are new: 2 x 10,240 tokens of 2 x 8 heads x 128 x 2 B x 32 layers = 131,072 B.
     assert answer.tiers[1]["write_bytes"] == 2 * 10240 * 131072
-    assert answer.tiers[1]["write_bytes_per_day_second_touch"] == pytest.approx(10240 * 131072 * 86400 / 20)
+    assert answer.tiers[1]["write_bytes_per_day_second_touch"] == pytest.approx(10240 * 131072 * 86400 / 200)
 
 
 def test_each_block_comes_from_the_fastest_tier_that_holds_it() -> None:
@@ -349,6 +351,20 @@ def test_a_trace_without_time_has_no_rates() -> None:
     answer = replay(small([[1], [1]], gap=0.0))
     assert answer.tiers[1]["write_mean_bytes_per_s"] is None
     json.dumps(answer.to_dict(), allow_nan=False)
+
+
+@pytest.mark.parametrize("span", [0.001, 59.0, 60.0])
+def test_a_day_is_told_from_a_minute_on(span: float) -> None:
+    """A millisecond of requests is no rate of a day: 2 x 512 tokens of 131,072 B would be 11.6 PB a day."""
+    answer = replay(small([[1], [2]], gap=span), model="llama-3.1-8b", hardware="dgx-h100")
+    nvme = next(row for row in answer.tiers if row["tier"] == "nvme")
+    told = [nvme.get(n) for n in ("write_bytes_per_day", "drive_writes_per_day", "drive_life_years")]
+    warned = [note for note in answer.warnings if "too short to tell what a day brings" in note]
+    if span < 60.0:
+        assert told == [None, None, None] and len(warned) == 1
+        assert nvme["write_bytes"] == 2 * 512 * 131_072
+    else:
+        assert told[0] == pytest.approx(2 * 512 * 131_072 * 1440) and told[1] > 0.0 and not warned
 
 
 def test_requests_without_any_block() -> None:
@@ -413,6 +429,46 @@ def test_the_command_answers_in_json(capsys: pytest.CaptureFixture[str], tmp_pat
     assert [point["hit_ratio"] for point in answer["curve"]] == [0.0, 0.5]
     assert answer["malformed_lines"]["count"] == 1
     assert ":3: " in err
+
+
+@pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
+def test_the_command_draws_hits_against_capacity(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, suffix: str
+) -> None:
+    file = tmp_path / f"hits.{suffix}"
+    assert run(["replay", "--generate", "users=5,turns=4", "--plot", str(file)]) == 0
+    out, err = capsys.readouterr()
+    assert err == f"figure in {file}\n" and "Hit ratio of an LRU cache" in out
+    assert file.read_bytes().startswith({"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}[suffix])
+
+
+def test_the_figure_shows_the_curve_and_every_tier() -> None:
+    answer = replay(make_up(Population(users=20, turns=4)), model="llama-3.1-8b", hardware="dgx-h100")
+    with styled():
+        figure = hits_figure(answer.inputs, answer.curve, answer.tiers, answer.summary["ideal_hit_ratio"])
+    (axes,) = figure.axes
+    labels = [text.get_text() for text in axes.get_legend().get_texts()]
+    for name, row in zip(("HBM", "DRAM", "NVMe"), answer.tiers, strict=True):
+        assert f"{name}, {row['hit_ratio']:.1%} with all before it" in labels
+    curve = axes.lines[0]
+    assert curve.get_ydata().tolist() == [point["hit_ratio"] for point in answer.curve]
+    assert curve.get_xdata().tolist() == [point["capacity_bytes"] for point in answer.curve]
+
+
+def test_a_trace_of_lengths_has_no_figure(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = written(tmp_path, "TIMESTAMP,ContextTokens,GeneratedTokens", "1.5,10,1", name="azure.csv")
+    assert run(["replay", str(file), "--plot", str(tmp_path / "a.png")]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.startswith("Error: --plot: the trace has lengths only")
+    assert [p.name for p in tmp_path.iterdir()] == ["azure.csv"]
+
+
+def test_control_codes_in_a_file_name_stay_in_it(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    names = [tmp_path / "a\x1b[31m.png", tmp_path / "b\x0e.jsonl"]
+    arguments = ["--plot", str(names[0]), "--write-trace", str(names[1])]
+    assert run(["replay", "--generate", "users=3,turns=2", *arguments]) == 0
+    assert capsys.readouterr().err.replace("\n", "").isprintable()
+    assert all(name.exists() for name in names)
 
 
 @pytest.mark.parametrize("form", ["table", "csv", "md"])

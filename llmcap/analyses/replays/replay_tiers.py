@@ -21,11 +21,14 @@ from llmcap.analyses.setting import Setting
 from llmcap.engine.stack_distance import NEVER
 from llmcap.errors import OptionError
 from llmcap.specs.assumptions import Statement
-from llmcap.units import format_bytes, format_rate
+from llmcap.units import format_bytes, format_rate, format_seconds
 
 Array = NDArray[np.float64]
 Distances = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.bool_], NDArray[np.bool_]]
 """Needed capacity and that of the leading run, whether a block came before, and whether for the second time."""
+
+#: Rates of a shorter trace say nothing of a day. [s]
+SHORTEST_FOR_A_DAY: Final = 60.0
 
 _CHUNK: Final = 2**17  # requests at a time: a few dozen arrays of them stay small
 
@@ -275,10 +278,10 @@ class _Load:
             "write_bytes": whole(total),
             "write_mean_bytes_per_s": self._per_s(total),
             "write_peak_bytes_per_s": self._peak(over_time),
-            "write_bytes_per_day": self._per_s(total * DAY),
-            "write_bytes_per_day_second_touch": self._per_s(filtered * DAY),
+            "write_bytes_per_day": self._per_day(total),
+            "write_bytes_per_day_second_touch": self._per_day(filtered),
         }
-        if tier.drive is not None and self.trace.duration > 0.0:
+        if tier.drive is not None and self.trace.duration >= SHORTEST_FOR_A_DAY:
             row |= {"drive": tier.drive.id, "drives": tier.members}
             for policy, written in (("", total), ("_second_touch", filtered)):
                 wear = drive_wear(written / self.trace.duration, tier.drive, tier.members)
@@ -290,6 +293,9 @@ class _Load:
     def _per_s(self, total: float) -> float | None:
         return total / self.trace.duration if self.trace.duration > 0.0 else None
 
+    def _per_day(self, total: float) -> float | None:
+        return total / self.trace.duration * DAY if self.trace.duration >= SHORTEST_FOR_A_DAY else None
+
     def _peak(self, over_time: Array) -> float | None:
         return float(over_time.max()) / min(self.window, self.trace.duration) if self.trace.duration > 0.0 else None
 
@@ -297,6 +303,11 @@ class _Load:
 def _warnings(found: TierReplay, load: _Load, evaluator: Evaluator) -> list[str]:
     said: list[str] = []
     rows = found.tiers
+    if len(rows) > 1 and "write_bytes" in rows[1] and load.trace.duration < SHORTEST_FOR_A_DAY:
+        said.append(
+            f"the trace spans {format_seconds(load.trace.duration)}, too short to tell what a day brings: drive writes "
+            f"and life need {format_seconds(SHORTEST_FOR_A_DAY)} or more; other rates are a moment's"
+        )
     for k, row in enumerate(rows[1:], start=1):
         name = row["tier"]
         if row["capacity_blocks"] <= max(r["capacity_blocks"] for r in rows[:k]):
