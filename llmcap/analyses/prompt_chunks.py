@@ -6,12 +6,11 @@ ends; there the quadratic is only near.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from llmcap.analyses.closed_forms import ChunkedPrefill
+from llmcap.records import dataclass
 
 Array = NDArray[np.float64]
 

@@ -13,7 +13,6 @@ token by token.
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -22,6 +21,7 @@ from numpy.typing import NDArray
 from llmcap.analyses.closed_forms import ChunkedPrefill
 from llmcap.analyses.prompt_chunks import Pieces
 from llmcap.analyses.prompt_times import PromptTimes
+from llmcap.records import dataclass
 
 Array = NDArray[np.float64]
 Half = NDArray[np.float32]
