@@ -44,8 +44,10 @@ class FewPlaces(Synthetic):
 
 def model_of(kind: type[Synthetic]) -> Synthetic:
     real = ServingModel.of(SETTING)
-    # A prompt waits for half a step on average, and its own step decodes as well; nothing else costs time here.
-    engine = real.engine.model_copy(update={"running_steps": 1.5, "dispatch": 0.0})
+    # A prompt waits for half a step on average, and its own step decodes as well; nothing else costs time here, and a
+    # sequence sees the others' whole prefill work.
+    spread = real.engine.spread.model_copy(update={"interleave": 1.0})
+    engine = real.engine.model_copy(update={"running_steps": 1.5, "dispatch": 0.0, "spread": spread})
     return kind(real.setting, real.steps, real.memory, engine)
 
 
