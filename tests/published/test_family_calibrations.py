@@ -1,6 +1,7 @@
 """Families without kernel rows against the published benchmarks that their calibrations come from.
 
-Sources stand in hardware/calibration/{cdna3,cdna4,ampere,ada}.yaml. Rates are TFLOP/s, bandwidths bus GB/s.
+Sources stand in hardware/calibration/{cdna3,cdna4,ampere,ada,blackwell-rtx}.yaml. Rates are TFLOP/s, bandwidths those
+of the bus in GB/s.
 """
 
 from __future__ import annotations
@@ -34,6 +35,12 @@ def device(name: str) -> tuple[Device, CalibrationDocument]:
         ("a100-80gb", "bf16", 4096, 228.0, 0.10),
         ("a100-80gb", "bf16", 16384, 256.5, 0.05),
         ("rtx-4090", "bf16", 8192, 163.5, 0.05),  # hgemm-wmma
+        ("rtx-5090", "bf16", 2048, 171.5, 0.05),  # torch-performance-test-data, cuBLAS
+        ("rtx-5090", "bf16", 4096, 182.2, 0.10),
+        ("rtx-5090", "bf16", 10240, 237.0, 0.15),  # its clock rises above the one of the data sheet
+        ("rtx-pro-6000", "bf16", 4096, 399.9, 0.05),
+        ("rtx-pro-6000", "bf16", 8192, 417.3, 0.05),
+        ("rtx-pro-6000", "bf16", 10240, 387.0, 0.15),
     ],
 )
 def test_square_products(name: str, dtype: str, size: int, measured: float, tolerance: float) -> None:
@@ -99,6 +106,22 @@ def test_decode_on_mi300x_as_amd_measured() -> None:
         model="llama-3.1-70b", hardware="mi300x-8x", weight_dtype="fp8", kv_dtype="fp8", context=128, output_tokens=2048
     )
     assert answer.results["e2el_s"] == pytest.approx(16.2, rel=0.08)
+
+
+@pytest.mark.parametrize(
+    ("model", "engine", "dtype", "rate"),
+    [
+        ("llama-3.1-8b", "sglang", "fp8", 20.5),
+        ("llama-3.1-70b", "sglang", "fp8", 2.7),
+        ("llama-3.1-8b", "tensorrt-llm", "nvfp4", 38.65),
+    ],
+)
+def test_decode_on_a_dgx_spark(model: str, engine: str, dtype: str, rate: float) -> None:
+    """One user, 2,048 tokens in, 128 out, as tables of 2025 and 2026 have it."""
+    answer = llmcap.estimate(
+        model=model, hardware="dgx-spark", engine=engine, weight_dtype=dtype, context=2048, output_tokens=128
+    )
+    assert 1.0 / answer.results["tpot_s"] == pytest.approx(rate, rel=0.25)
 
 
 def test_an_answer_says_how_little_was_measured() -> None:

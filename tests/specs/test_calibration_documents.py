@@ -14,7 +14,7 @@ from llmcap.specs.registry import list_ids, shipped_root
 FOLDER = shipped_root() / "hardware" / "calibration"
 PATHS = sorted(FOLDER.glob("*.yaml"))
 #: Families of which single published benchmarks are known and no kernel rows; tests/published holds them to those.
-FROM_BENCHMARKS = {"ada", "ampere", "cdna3", "cdna4"}
+FROM_BENCHMARKS = {"ada", "ampere", "blackwell-rtx", "cdna3", "cdna4"}
 
 
 @pytest.fixture(params=PATHS, ids=[path.stem for path in PATHS])
