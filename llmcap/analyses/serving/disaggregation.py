@@ -155,7 +155,7 @@ class SplitModel:
         # Near saturation a queue follows from who is left, and hardly from a rate: Little's law, the other way round.
         calm = found["ttft_s"] - found["queue"].mean
         running = np.minimum(x * (calm + np.maximum(o - 1.0, 0.0) * found["tpot_s"]), c)
-        queue = (c - running) / x
+        queue = (c - running) / np.maximum(x, 1e-300)
         return found | {
             "ttft_s": calm + queue, "queue": Moments(queue, found["queue"].variance), "running": running,
             "waiting": c - running, "requests_per_s": x,
@@ -164,7 +164,8 @@ class SplitModel:
     def _stay(self, b: Array, context: Array, output: Array, part: Array) -> Array:
         """Time on a decode replica that runs b sequences: the steps in progress, then one step a token. [s]"""
         step = self.decode.decode(np.maximum(b, 1.0), context, output)
-        return (np.maximum(output - 1.0, 0.0) + self.decode.engine.running_steps * np.minimum(b * part, 1.0)) * step
+        # A single token is the prefill's; the decode pool is then taken to hold it for a step.
+        return (np.maximum(output - 1.0, 1.0) + self.decode.engine.running_steps * np.minimum(b * part, 1.0)) * step
 
     def _times(self, x: Array, b: Array, n: Array, k: Array, o: Array, part: Array) -> dict[str, Any]:
         """The answer for x requests a second, b sequences on each decode replica."""
