@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,12 @@ from llmcap.engine.cost import Value
 from llmcap.records import dataclass
 
 Array = NDArray[np.float64]
+
+
+#: Tier columns without an answer when the users do not fit, the break-even bandwidth aside.
+TIER_ANSWERS: Final = (
+    "reload_s", "ttft_reload_s", "ttft_overlap_s", "ttft_hybrid_s", "speedup", "break_even_tokens",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +79,14 @@ class Cases:
 
     def nan_unless_fits(self, value: Value) -> Value:
         return value if self.gap is None else value + self.gap
+
+    def with_answers_that_fit(self, columns: dict[str, Any]) -> dict[str, Any]:
+        """Columns of a tier with NaN for the answers of users who do not fit; columns that are one array stay one."""
+        if self.gap is None:
+            return columns
+        answers = {name: columns[name] for name in TIER_ANSWERS if name in columns}
+        masked = {id(value): value + self.gap for value in {id(v): v for v in answers.values()}.values()}
+        return columns | {name: masked[id(value)] for name, value in answers.items()}
 
 
 def prefill_fields(wanted: Collection[str] | None) -> frozenset[str]:

@@ -13,12 +13,12 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from llmcap.analyses.case_arrays import Cases, Lengths, decode_fields, largest, prefill_fields
+from llmcap.analyses.case_arrays import TIER_ANSWERS, Cases, Lengths, decode_fields, largest, prefill_fields
 from llmcap.analyses.closed_forms import DecodeTerms, sequences
 from llmcap.analyses.memory import MemoryModel
 from llmcap.analyses.setting import Setting
 from llmcap.analyses.steps import StepModel
-from llmcap.analyses.tiers import TierModel, TierRates
+from llmcap.analyses.tiers import SharedTiers, TierModel
 from llmcap.engine.cost import Cost, Value
 from llmcap.engine.memory import sequences_held
 from llmcap.records import dataclass
@@ -90,7 +90,7 @@ class Evaluator:
         -------
         Columns
         """
-        wanted = None if with_break_even_tokens else _ALL_TIER_COLUMNS - {"break_even_tokens"}
+        wanted = None if with_break_even_tokens else frozenset(TIER_ANSWERS) - {"break_even_tokens"}
         cases = self.cases(self.lengths(users, context, cached, output))
         return Columns(cases.results, cases.phases, self.tier_columns(cases, wanted) if with_tiers else {})
 
@@ -171,7 +171,7 @@ class Evaluator:
 
     def tier_columns(
         self, cases: Cases, wanted: Collection[str] | None = None,
-        shared: dict[TierRates, dict[str, Value]] | None = None, *, only: Collection[str] | None = None,
+        shared: SharedTiers | None = None, *, only: Collection[str] | None = None,
     ) -> dict[str, dict[str, Value]]:  # fmt: skip
         """The columns of each tier.
 
@@ -180,40 +180,39 @@ class Evaluator:
         cases : Cases
         wanted : collection of str, optional
             Columns that are needed when not all are.
-        shared : dict, optional
-            Columns by tier from the same cases under another setting that differs in its tiers alone; added to.
+        shared : SharedTiers, optional
+            From the same cases under another setting that differs in its tiers alone; added to.
         only : collection of str, optional
             Tiers that are needed when not all are.
         """
         model, machine = self.tiers, self.setting.machine
         per_user = cases.results["kv_bytes_per_user"]
         stored = {k: per_user * cases.copies[k] if k in cases.copies else per_user for k in get_args(Copies)}
-        hbm_capacity = machine.device.memory.capacity * machine.devices
-        recompute = cases.nan_unless_fits(cases.recompute)
-        hbm_rate = machine.device.memory.bandwidth * machine.devices
-        found = {"hbm": self._hbm_columns(cases, hbm_capacity, hbm_rate)}
-        moving = model.moving(cases.users, cases.moved, cases.recompute, cases.rest)
+        shared = shared or SharedTiers()
+        if shared.moving is None:
+            moving = model.moving(cases.users, cases.moved, cases.recompute, cases.rest)
+            shared.moving = replace(moving, break_even=cases.nan_unless_fits(moving.break_even))
+            memory = machine.device.memory
+            shared.hbm = self._hbm_columns(cases, memory.capacity * machine.devices, memory.bandwidth * machine.devices)
+        found = {"hbm": shared.hbm}
         for tier in model.rates:
             if only is not None and tier.name not in only:
                 continue
             key = replace(tier, capacity=0.0)
-            columns = None if shared is None else shared.get(key)
+            columns = shared.columns.get(key)
             if columns is None:
                 columns = model.evaluate(
-                    tier, cases.users, cases.context, cases.prefix, cases.recompute, cases.rest, wanted, moving
+                    tier, cases.users, cases.context, cases.prefix, cases.recompute, cases.rest, wanted, shared.moving
                 )
                 if wanted is None or "break_even_tokens" in wanted:
                     columns["break_even_tokens"] = model.break_even_tokens(key, cases.users, cases.new)
-                if cases.gap is not None:
-                    columns |= {n: columns[n] + cases.gap for n in _ANSWERS if n in columns}
-                if shared is not None:
-                    shared[key] = columns
+                columns = cases.with_answers_that_fit(columns)
+                shared.keep(key, columns)
             found[tier.name] = columns | {
                 "capacity_bytes": tier.capacity,
                 "users_held": np.floor(tier.capacity / np.maximum(stored[tier.kept], 1e-300)),
+                "recompute_s": shared.hbm["recompute_s"],
             }
-        for columns in found.values():
-            columns["recompute_s"] = recompute
         return found
 
     # -- parts ---------------------------------------------------------------------------------------------------------
@@ -387,12 +386,5 @@ class Evaluator:
             "break_even_tokens": np.nan,
             "capacity_bytes": capacity,
             "users_held": cases.results["max_users_hbm"],
+            "recompute_s": fit(recompute),
         }
-
-
-#: Tier columns without an answer when the users do not fit.
-_ANSWERS = (
-    "reload_s", "ttft_reload_s", "ttft_overlap_s", "ttft_hybrid_s", "speedup", "break_even_bytes_per_s",
-    "break_even_tokens",
-)  # fmt: skip
-_ALL_TIER_COLUMNS = frozenset(_ANSWERS)

@@ -23,8 +23,8 @@ _LONGEST: Final = 1 << 22
 _LARGEST: Final = 1 << 21
 """Entries of the largest table by tokens and prompts."""
 _MOST_TABLES: Final = 4
-_ENTRIES_PER_CASE: Final = 4
-"""A table is made when cases have asked for a quarter as many values as it has entries: about what it costs."""
+_ENTRIES_PER_CASE: Final = 0.5
+"""A table is made when cases have asked for twice as many values as it has entries: about what it costs."""
 _SLAB: Final = 16_384
 """Entries of a table made at a time, so that the working arrays stay in the cache."""
 
@@ -99,7 +99,7 @@ class PromptTimes:
     def _table(self, fullest: Array, x: Array) -> Array | None:
         """Times by entry of `fullest` and tokens, up to one token past x, flat; None while it would not pay."""
         number = fullest.size
-        if _ENTRIES_PER_CASE * number > x.size:
+        if 4 * number > x.size:
             return None
         size = (int(np.max(x, initial=0.0)) + 3) * number
         if size > _LARGEST:

@@ -12,7 +12,6 @@ token by token.
 
 from __future__ import annotations
 
-import itertools
 from typing import Final
 
 import numpy as np
@@ -28,17 +27,12 @@ Half = NDArray[np.float32]
 Whole = NDArray[np.intp]
 
 _CELLS: Final = 4096
-_AROUND: Final = (
-    np.array([-2.0, -1.0, 0.0, 1.0, 2.0]),
-    np.array([-4096.0, -512.0, -64.0, -16.0, -4.0, 4.0, 16.0, 64.0, 512.0, 4096.0]),
-)
+_AROUND: Final = np.array([-512, -64, -16, -4, -3, -2, -1, 0, 1, 2, 3, 4, 16, 64, 512], dtype=np.float64)
 """Where to look beside a wrong guess, which is off by a token as a rule. [tokens]"""
 _BETWEEN: Final = np.arange(1.0, 16.0) / 16.0
 _STEEP: Final = 1e20
 """A rise that lets no token pass. [s]"""
 _NONE: Final = np.zeros((), np.float32)
-_WHOLE: Final = 1e-4
-"""Keeps a whole number of tokens whole in spite of rounding. [tokens]"""
 _MANY: Final = 0.05
 """Share of wrong guesses from which another round for all is cheaper than trying those."""
 _ROUNDS: Final = 2
@@ -189,7 +183,6 @@ class SplitSolver:
         s *= chunk
         m += s
         m /= _half(fullest)
-        m += _WHOLE
         if not isinstance(piece, int) or piece:
             np.minimum(m, chunk, out=m)
         np.floor(m, out=m)
@@ -228,8 +221,8 @@ class SplitSolver:
         low, high = np.zeros_like(cases.prefix), cases.prefix + 1.0
         over = np.full_like(low, np.inf)
         some, here, below, above = np.arange(k.size), cases, low, high
-        for turn in itertools.count():
-            x = k[some] + _AROUND[turn] if turn < len(_AROUND) else below + np.ceil((above - below) * _BETWEEN)
+        x = k + _AROUND
+        while True:
             x = np.minimum(np.maximum(x, below), above)
             time = self.times.seconds(here.fullest, x)
             inside = x < above
@@ -241,10 +234,10 @@ class SplitSolver:
             over[some] = np.min(np.where(late, time, over[some]), axis=1, keepdims=True)
             apart = (above - below)[:, 0] > 1.0
             if not apart.any():
-                break
+                return np.minimum(cases.load(low), over)[:, 0]
             some, below, above = some[apart], below[apart], above[apart]
             here = cases.pick(some)
-        return np.minimum(cases.load(low), over)[:, 0]
+            x = below + np.ceil((above - below) * _BETWEEN)
 
 
 def _half(values: Array) -> Half:

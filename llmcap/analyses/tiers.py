@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import field, replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from llmcap.analyses.break_even import MOST_CASES, BreakEven
 from llmcap.analyses.closed_forms import ChunkedPrefill
 from llmcap.analyses.machine import Tier
 from llmcap.analyses.memory import MemoryModel
-from llmcap.analyses.prompt_times import PromptTimes
+from llmcap.analyses.prompt_times import ByToken, PromptTimes
 from llmcap.analyses.setting import Setting
 from llmcap.analyses.split import SplitSolver
 from llmcap.analyses.steps import StepModel
@@ -23,8 +24,8 @@ from llmcap.specs.engine import Copies
 
 Array = NDArray[np.float64]
 
-#: Longest prefix for which a break-even is looked for, if the model's own limit is shorter. [tokens]
-LONGEST = 2.0**24
+#: Tiers whose columns are kept for settings that come later: some ten arrays of a block each.
+MOST_TIERS: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,22 @@ class Moving:
     """Rate from which on reloading wins. [B/s]"""
 
 
+class SharedTiers:
+    """Of one block of cases, what settings share that differ in their tiers alone; filled as they are evaluated."""
+
+    def __init__(self) -> None:
+        self.moving: Moving | None = None
+        self.hbm: dict[str, Any] = {}
+        self.columns: dict[TierRates, dict[str, Any]] = {}
+        """By tier, its capacity aside."""
+
+    def keep(self, tier: TierRates, columns: dict[str, Any]) -> None:
+        """Add a tier; past the first ones it takes the place of the last one, whose memory is used again."""
+        if len(self.columns) >= MOST_TIERS:
+            self.columns.popitem()
+        self.columns[tier] = columns
+
+
 @dataclass(frozen=True, slots=True)
 class TierModel:
     """Reload times of a setting's tiers."""
@@ -95,6 +112,10 @@ class TierModel:
     """Bytes that each token adds to a long context, whatever its length. [B]"""
     _chunked: list[ChunkedPrefill] = field(default_factory=list, repr=False)
     _solver: list[SplitSolver] = field(default_factory=list, repr=False)
+    _moved: list[ByToken] = field(default_factory=list, repr=False)
+    _searched: dict[tuple[object, ...], tuple[list[BreakEven], NDArray[np.intp]]] = field(
+        default_factory=dict, repr=False
+    )
     _break_even: dict[tuple[object, ...], Array] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -126,6 +147,13 @@ class TierModel:
         if not self._solver:
             self._solver.append(SplitSolver(chunked, PromptTimes(chunked)))
         return self._solver[0]
+
+    @property
+    def moved(self) -> ByToken:
+        """Bytes that a reload moves for each user, by tokens. [B]"""
+        if not self._moved:
+            self._moved.append(ByToken(self.memory.moved_per_user))
+        return self._moved[0]
 
     def recompute(self, users: Value, tokens: Value) -> Value:
         """Prefill of all users' `tokens` tokens with nothing cached. [s]"""
@@ -237,59 +265,47 @@ class TierModel:
         return transfer.best_split(prefix, lambda x: self.recompute(users, x), load)
 
     def break_even_tokens(self, tier: TierRates, users: Array, new: Array) -> Array:
-        """Smallest prefix from which reloading wins on a tier, the new tokens held fixed; NaN when there is none.
-
-        Reloading wins at P when recompute(P + S) > reload(P) + prefill(S after P). From the smallest prefix that wins,
-        every longer one does too, up to the model's longest context or LONGEST, whichever is more.
-        """
-        key = (tier, users.shape, users.tobytes(), np.shape(new), np.asarray(new).tobytes())
+        """Smallest prefix from which reloading wins on a tier, the new tokens held fixed; NaN when there is none."""
+        new = np.asarray(new)
+        cases = (users.shape, users.tobytes(), new.shape, new.tobytes())
+        key = (tier, *cases)
         if key not in self._break_even:
             if len(self._break_even) > 64:
                 self._break_even.clear()
-            self._break_even[key] = self._search_break_even(tier, users, np.asarray(new))
+            searches, back = self._searches(users, new, cases)
+            answer = [search.tokens(lambda u, moved: self.reload(tier, u, moved)) for search in searches]
+            shape = np.broadcast_shapes(users.shape, new.shape)
+            self._break_even[key] = np.concatenate(answer)[back].reshape(shape)
         return self._break_even[key]
 
-    def _search_break_even(self, tier: TierRates, users: Array, new: Array) -> Array:
-        shape = np.broadcast_shapes(users.shape, new.shape)
+    def _searches(self, users: Array, new: Array, key: tuple[object, ...]) -> tuple[list[BreakEven], NDArray[np.intp]]:
+        """Searches of the distinct cases, which tiers share, and the place of each case among those."""
+        found = self._searched.get(key)
+        if found is not None:
+            return found
         distinct_users, of_users = np.unique(users, return_inverse=True)
         distinct_new, of_new = np.unique(new, return_inverse=True)
         pairs = of_users.reshape(users.shape) * distinct_new.size + of_new.reshape(new.shape)
-        cases, back = np.unique(np.broadcast_to(pairs, shape), return_inverse=True)
-        u = distinct_users[cases // distinct_new.size][:, None]
-        s = distinct_new[cases % distinct_new.size][:, None]
-        fresh = bool(s.any())
+        cases, back = np.unique(pairs, return_inverse=True)
+        u, s = distinct_users[cases // distinct_new.size], distinct_new[cases % distinct_new.size]
+        searches = [
+            BreakEven(
+                u[i : i + MOST_CASES], s[i : i + MOST_CASES], self._saved, self.moved,
+                limit=float(self.setting.model.max_context),
+                block=self.setting.engine.kv_block if self.setting.options.kv_policy == "all-full" else 0,
+            )
+            for i in range(0, cases.size, MOST_CASES)
+        ]  # fmt: skip
+        found = searches, np.ravel(back)
+        if len(searches) == 1:
+            if len(self._searched) > 4:
+                self._searched.clear()
+            self._searched[key] = found
+        return found
 
-        def wins(p: Array) -> NDArray[np.bool_]:
-            saved = self.recompute(u, p + s)
-            if fresh:
-                saved = saved - self.prefill(u, s, p)
-            return np.asarray(self.reload(tier, u, self.memory.moved_per_user(p)) < saved)
-
-        limit = float(self.setting.model.max_context)
-        knots = np.geomspace(1.0, max(limit, 2.0), 48)
-        if limit < LONGEST:
-            knots = np.concatenate([knots, np.geomspace(limit, LONGEST, 12)])
-        knots = _rising(np.floor(knots))
-        won = wins(np.broadcast_to(knots, (u.shape[0], knots.size)))
-        lost_last = knots.size - 1 - np.argmax(~won[:, ::-1], axis=1)
-        always, never = won.all(axis=1), ~won[:, -1]
-        low = knots[lost_last]
-        high = knots[np.minimum(lost_last + 1, knots.size - 1)]
-        for _ in range(int(np.ceil(np.log2(max(float((high - low).max(initial=1.0)), 1.0)))) + 1):
-            middle = np.floor((low + high) / 2.0)
-            won_middle = wins(middle[:, None])[:, 0]
-            low, high = np.where(won_middle, low, middle), np.where(won_middle, middle, high)
-        # Whole blocks travel under all-full: within the next blocks a prefix may lose once more.
-        block = self.setting.engine.kv_block if self.setting.options.kv_policy == "all-full" else 0
-        for _ in range(8 if block else 0):
-            ahead = high[:, None] + np.arange(1.0, block + 1.0)
-            lost = ~wins(ahead) & (ahead <= knots[-1])
-            last = block - 1 - np.argmax(lost[:, ::-1], axis=1)
-            high = np.where(lost.any(axis=1), high + last + 2.0, high)
-        answer = np.where(always, 1.0, np.where(never, np.nan, high))
-        return np.asarray(answer[np.ravel(back)].reshape(shape))
-
-
-def _rising(values: Array) -> Array:
-    """Sorted values without repeats; np.unique would import all of numpy.ma for it."""
-    return values[np.concatenate(([True], np.diff(values) > 0.0))]
+    def _saved(self, users: Array, new: Array, prefix: Array) -> Value:
+        """Compute time that reloading a prefix saves. [s]"""
+        fresh, solver = bool(new.any()), self.solver
+        whole = prefix + new if fresh else prefix
+        saved = self.recompute(users, whole) if solver is None else solver.times.seconds(self.fullest(users), whole)
+        return saved - self.prefill(users, new, prefix) if fresh else saved

@@ -6,6 +6,7 @@ their tiers alone (drives, host memory, stores) share everything up to the tiers
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -18,7 +19,7 @@ from llmcap.analyses.evaluate import Columns, Evaluator
 from llmcap.analyses.options import Options
 from llmcap.analyses.setting import Setting
 from llmcap.analyses.sweeps.grid import Part
-from llmcap.analyses.tiers import TierRates
+from llmcap.analyses.tiers import SharedTiers
 from llmcap.engine.cost import Value
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ Array = NDArray[np.float64]
 Block = tuple[slice, ...]
 
 #: Points of one evaluation: its working arrays stay in a core's cache, its number of numpy calls hardly counts.
-BLOCK_POINTS: Final = 24_576
+BLOCK_POINTS: Final = 34_000
 #: Points whose evaluation up to the tiers is kept for settings that come later.
 KEPT_POINTS: Final = 200_000
 _MOST_EVALUATORS: Final = 24
@@ -42,7 +43,7 @@ class _Shared:
     """A block evaluated up to its tiers, and the tiers evaluated on it."""
 
     cases: Cases
-    tiers: dict[TierRates, dict[str, Value]]
+    tiers: SharedTiers
 
 
 class Blockwise:
@@ -94,7 +95,7 @@ class Blockwise:
             if shared is None:
                 lengths = lengths or evaluator.lengths(u, c, k, o, self.wanted)
                 cases = evaluator.cases(lengths.cut(block), self.wanted, with_phases=False)
-                shared = _Shared(cases, {})
+                shared = _Shared(cases, SharedTiers())
                 if keep:
                     self._keep((digest, number), shared)
             cases = shared.cases
@@ -143,7 +144,9 @@ def blocks(shape: tuple[int, ...], points: int) -> Iterator[Block]:
     while axis > 0 and inner * shape[axis] <= points:
         inner *= shape[axis]
         axis -= 1
-    width = max(points // inner, 1)
+    # Of one size rather than some full ones and a small last one, which would cost nearly as much.
+    most = max(points // inner, 1)
+    width = math.ceil(shape[axis] / math.ceil(shape[axis] / most))
     for outer in np.ndindex(*shape[:axis]):
         for lo in range(0, shape[axis], width):
             head = tuple(slice(i, i + 1) for i in outer)
