@@ -16,6 +16,8 @@ import pytest
 
 PROBE = """
 import dataclasses, json, sys
+import typer
+brought = {"rich"} & set(sys.modules)  # by older releases of typer
 from llmcap.cli.app import run
 run(["estimate"])
 from pydantic import BaseModel
@@ -23,7 +25,7 @@ ours = [module for name, module in sys.modules.items() if name.partition(".")[0]
 classes = [c for m in ours for c in vars(m).values() if isinstance(c, type) and c.__module__ == m.__name__]
 models = [c for c in classes if issubclass(c, BaseModel)]
 json.dump({
-    "modules": sorted(sys.modules),
+    "modules": sorted(set(sys.modules) - brought),
     "models": len(models),
     "built": sorted(c.__name__ for c in models if c.__pydantic_complete__),
     # Those of llmcap.records hand their initialiser to the standard library; it makes none for them.
