@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ from llmcap.analyses.accuracy.kernel_rows import (
     read_kernel_rows,
 )
 from llmcap.engine import collectives, kernels
-from llmcap.errors import LlmcapError
+from llmcap.errors import DocumentError
 from llmcap.specs.base import dangling, load_document, uncovered
 from llmcap.specs.calibration import CalibrationDocument
 
@@ -355,13 +356,36 @@ class TestCleaning:
 
 
 def test_errors_name_what_is_missing(tmp_path: Path) -> None:
-    with pytest.raises(LlmcapError, match="not a folder"):
+    with pytest.raises(DocumentError, match="not a folder"):
         fit_kernels(tmp_path / "nowhere")
-    with pytest.raises(LlmcapError, match="no usable rows of gemm"):
+    with pytest.raises(DocumentError, match="no usable rows of gemm"):
         fit_kernels(tmp_path)
     (tmp_path / "gemm_large_m.csv").write_text("system,m\nh200_sxm,1\n")
-    with pytest.raises(LlmcapError, match="lacks the columns backend, gemm_dtype, k"):
+    with pytest.raises(
+        DocumentError, match="lacks the columns backend, ver, kernel_source, gemm_dtype, n, k, latency_ms"
+    ):
         fit_kernels(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"\xff\xfe\x00", "is no CSV table"),
+        (b"", "is no CSV table"),
+        (b"system,backend\n", "lacks the columns ver, kernel_source"),
+        (b"%s\nb200_sxm,vllm,1,x,bf16,bf16,1,1,1,1,abc,1\n", ":2: latency_ms: 'abc' is no measured number"),
+        (b"%s\nb200_sxm,vllm,1,x,bf16,bf16,1,1,1,1,0,1\n", ":2: latency_ms: '0' is no measured number"),
+        (b"%s\nb200_sxm,vllm,1,x,bf16,bf16,-1,1,1,1,1,1\n", ":2: batch_size: '-1' is no measured number"),
+        (b"%s\nb200_sxm,vllm,1,x,bf16,bf16,1,1,1,1,inf,1\n", ":2: latency_ms: 'inf' is no measured number"),
+    ],
+)
+def test_a_broken_kernel_file_is_named_with_its_line(tmp_path: Path, content: bytes, words: str) -> None:
+    head = b"system,backend,ver,kernel_source,attn_dtype,kv_cache_dtype,batch_size,kvlen,num_heads,num_key_value_heads"
+    file = tmp_path / "decode_attention.csv"
+    file.write_bytes(content.replace(b"%s", head + b",latency_ms,kv_mb"))
+    with pytest.raises(DocumentError, match=re.escape(words)) as caught:
+        fit_kernels(tmp_path)
+    assert "decode_attention.csv" in str(caught.value)
 
 
 def test_each_engine_has_a_fit_of_its_own() -> None:

@@ -15,7 +15,7 @@ import llmcap
 from llmcap.analyses.accuracy.measured import Prediction, errors, predict, summary, validate_file, worst
 from llmcap.analyses.accuracy.measured_rows import COLUMNS, engine_profile, measured_row, read_rows, unusable
 from llmcap.analyses.accuracy.own_scales import fit_scales, own_assumptions
-from llmcap.errors import DocumentError, LlmcapError
+from llmcap.errors import DocumentError
 from llmcap.specs.assumptions import Scales
 from llmcap.specs.base import dump_document
 
@@ -247,7 +247,7 @@ def test_one_row_makes_an_assumptions_document_that_says_so(tmp_path: Path) -> N
 
 
 def test_a_file_without_a_usable_row_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(LlmcapError, match="no row"):
+    with pytest.raises(DocumentError, match="has no row"):
         own_assumptions(write(tmp_path / "mine.csv", {"quality": "C"}))
 
 

@@ -25,7 +25,7 @@ from llmcap.analyses.accuracy.kernel_fits import (
     rounded,
 )
 from llmcap.analyses.accuracy.kernel_rows import MEASURED_DEVICES, DeviceRates, KernelRows, read_kernel_rows
-from llmcap.errors import LlmcapError
+from llmcap.errors import DocumentError, Problem
 from llmcap.specs.base import dump_document
 from llmcap.specs.calibration import CalibrationDocument
 
@@ -67,16 +67,15 @@ def fit_kernels(
 
     Raises
     ------
-    LlmcapError
+    DocumentError
         When an operator that every document needs has no rows at all.
     """
     rows = read_kernel_rows(directory, devices)
     missing = [operator for operator in FORMS if operator not in rows]
     if missing:
-        raise LlmcapError(
-            f"no usable rows of {', '.join(missing)} in {directory}",
-            f"rows of the systems {', '.join(devices)} are needed; the docs of calibrate name the files",
-        )
+        text = f"has no usable rows of {', '.join(missing)}"
+        hint = f"rows of the systems {', '.join(devices)} are needed; the docs of calibrate name the files"
+        raise DocumentError([Problem(str(directory), None, "", text, hint)])
     sets = fit_sets(rows, devices)
     return {name: _document(name, fits, sets[GENERIC], devices) for name, fits in sets.items()}
 

@@ -20,6 +20,7 @@ badly; the rules look at how it was measured:
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmcap.engine.kernels import query_tiles
-from llmcap.errors import LlmcapError
+from llmcap.errors import DocumentError, Problem, printable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -121,7 +122,7 @@ def read_kernel_rows(directory: Path, devices: Mapping[str, DeviceRates] = MEASU
 
     Raises
     ------
-    LlmcapError
+    DocumentError
         When the folder does not exist or a file lacks a column.
     """
     frames = {
@@ -136,20 +137,56 @@ def read_kernel_rows(directory: Path, devices: Mapping[str, DeviceRates] = MEASU
     return {operator: rows for operator, rows in frames.items() if rows is not None and len(rows)}
 
 
+#: (texts, numbers) that the files of an operator must have, by the first of them.
+_COLUMNS: Final = {
+    "gemm_large_m.csv": ("system backend ver kernel_source gemm_dtype", "m n k latency_ms"),
+    "prefill_attention.csv": (
+        "system backend ver kernel_source attn_dtype kv_cache_dtype",
+        "batch_size isl num_heads num_key_value_heads head_dim window_size latency_ms",
+    ),
+    "decode_attention.csv": (
+        "system backend ver kernel_source kv_cache_dtype",
+        "batch_size kvlen num_heads num_key_value_heads latency_ms kv_mb",
+    ),
+    "moe_llama4.csv": (
+        "system backend ver moe_dtype model distribution",
+        "num_tokens moe_tp_size moe_ep_size latency_ms tflops",
+    ),
+    "collectives.csv": ("system src ver kernel_source op_name dt", "num_gpus bytes latency_ms"),
+}
+
+
 def _read(directory: Path, *names: str) -> Any:
     import pandas as pd
 
     if not directory.is_dir():
-        raise LlmcapError(f"{directory} is not a folder", "give the folder that holds the kernel CSV files")
+        hint = "give the folder that holds the kernel CSV files"
+        raise DocumentError([Problem(str(directory), None, "", "is not a folder", hint)])
+    texts, numbers = (listed.split() for listed in _COLUMNS[names[0]])
     files = [directory / f"{name}{end}" for name in names for end in ("", ".gz")]
-    frames = [pd.read_csv(file) for file in files if file.is_file()]
+    frames = [_table(file, texts, numbers) for file in files if file.is_file()]
     return pd.concat(frames, ignore_index=True) if frames else None
 
 
-def _require(frame: Any, what: str, *columns: str) -> None:
-    missing = sorted(set(columns) - set(frame.columns))
+def _table(file: Path, texts: list[str], numbers: list[str]) -> Any:
+    import pandas as pd
+
+    try:
+        frame = pd.read_csv(file)
+    except (OSError, EOFError, zlib.error, ValueError) as error:  # pandas' own errors are ValueErrors
+        raise DocumentError([Problem(str(file), None, "", f"is no CSV table: {printable(error, 100)}")]) from None
+    missing = [name for name in (*texts, *numbers) if name not in frame.columns]
     if missing:
-        raise LlmcapError(f"the {what} file lacks the columns {', '.join(missing)}", "see the docs of calibrate")
+        text = f"lacks the columns {', '.join(missing)}"
+        raise DocumentError([Problem(str(file), 1, "", text, "see the docs of calibrate")])
+    for name in numbers:
+        values = pd.to_numeric(frame[name], errors="coerce").to_numpy(dtype=float)
+        wrong = ~(np.isfinite(values) & (values > 0.0 if name == "latency_ms" else values >= 0.0))
+        if wrong.any():
+            first = int(np.flatnonzero(wrong)[0])
+            shown = printable(frame[name].iloc[first], 40)
+            raise DocumentError([Problem(str(file), first + 2, name, f"'{shown}' is no measured number")])
+    return frame
 
 
 def _known(frame: Any, devices: Mapping[str, DeviceRates]) -> Any:
@@ -201,7 +238,6 @@ def _rows(frame: Any, case: tuple[str, ...], values: tuple[str, ...], sizes: tup
 def _gemm(frame: Any, devices: Mapping[str, DeviceRates]) -> KernelRows | None:
     if frame is None:
         return None
-    _require(frame, "gemm", "system", "backend", "ver", "kernel_source", "gemm_dtype", "m", "n", "k", "latency_ms")
     frame = _known(frame, devices)
     frame["dtype"] = frame["gemm_dtype"].map(_DTYPES)
     floor = frame.groupby(["device", "backend", "kernel_source", "gemm_dtype"])["t"].transform("min")

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from llmcap.analyses.accuracy.measured import errors, predict
 from llmcap.analyses.accuracy.measured_rows import MeasuredRow, read_rows
-from llmcap.errors import LlmcapError, printable
+from llmcap.errors import DocumentError, Problem, printable
 from llmcap.specs.assumptions import Assumptions, Scales, Statement
 from llmcap.specs.registry import load_as
 
@@ -76,7 +76,7 @@ def own_assumptions(
 
     Raises
     ------
-    LlmcapError
+    DocumentError
         No row can be predicted.
     """
     rows, skipped, cells = read_rows(path)
@@ -84,7 +84,7 @@ def own_assumptions(
     before, unknown = predict(usable, assumptions, engine)
     if not before:
         reasons = "; ".join(f"{n} {reason}" for reason, n in (skipped | unknown).items()) or "the file is empty"
-        raise LlmcapError(f"no row of {printable(str(path), 200)} can be predicted", reasons)
+        raise DocumentError([Problem(str(path), None, "", "has no row that can be predicted", reasons)])
     usable = [p.row for p in before]
     scales = fit_scales(usable, assumptions, engine)
     after, _ = predict(usable, assumptions, engine, scales)
