@@ -48,7 +48,7 @@ OPTIONS: Final = _table(
     ),
     ("ep", "devices", "EP", "expert parallelism over the tp x dp devices (default: 1)"),
     ("cp", "devices", "CP", "context parallelism of the prefill (default: 1)"),
-    ("users", "users", "users", "users active at once, all arriving together"),
+    ("users", "users", "users", "users active at once, all arriving together; the clients of a closed loop"),
     ("context", "tokens", "context", "prompt of each user, cached tokens included (ISL)"),
     ("output_tokens", "tokens", "output", "tokens generated for each user (OSL)"),
     (
@@ -117,12 +117,7 @@ OPTIONS: Final = _table(
         "how requests arrive: together; closed, where each of the users sends its next request when the last is "
         "answered; or a rate of Poisson arrivals such as 2/s or 120/min",
     ),
-    (
-        "lengths",
-        "",
-        "lengths",
-        "in a closed loop, lengths varied from request to request, or equal as in many benchmarks (default: varied)",
-    ),
+    ("lengths", "", "lengths", "lengths in a closed loop: varied (default), or equal as in many benchmarks"),
     (
         "draft_tokens",
         "tokens",
@@ -131,6 +126,8 @@ OPTIONS: Final = _table(
     ),
     ("acceptance", "1", "acceptance", "chance that a drafted token is accepted if those before it were, such as 0.8"),
     ("prefill_devices", "devices", "prefill devices", "devices that only prefill; the others decode (disaggregation)"),
+    ("prefill_tp", "devices", "prefill TP", "tensor parallelism of the prefill devices (default: that of the others)"),
+    ("prefill_ep", "devices", "prefill EP", "expert parallelism of the prefill devices (default: that of the others)"),
 )
 
 #: Options of the command alone.

@@ -60,6 +60,8 @@ class Options:
     draft_tokens: int | None = None
     acceptance: float | None = None
     prefill_devices: int | None = None
+    prefill_tp: int | None = None
+    prefill_ep: int | None = None
 
     def together(self) -> Options:
         """The same with all users arriving together: what the memory and the steps of a setting depend on."""
@@ -77,7 +79,15 @@ AXES: dict[str, int | str] = {
     "output_tokens": 1000,
 }
 #: Options of serving in steady state, which `estimate` and sweeps answer.
-LOAD_OPTIONS = ("arrivals", "lengths", "draft_tokens", "acceptance", "prefill_devices")
+LOAD_OPTIONS = (
+    "arrivals",
+    "lengths",
+    "draft_tokens",
+    "acceptance",
+    "prefill_devices",
+    "prefill_tp",
+    "prefill_ep",
+)
 #: Options that count things, of the structure.
 _COUNTS = (
     "devices",
@@ -93,6 +103,8 @@ _COUNTS = (
     "transfers_in_flight",
     "draft_tokens",
     "prefill_devices",
+    "prefill_tp",
+    "prefill_ep",
 )
 #: Beyond these a question is a slip of the pen, and tokens could no longer be counted exactly or in time.
 _LARGEST = {
@@ -222,6 +234,11 @@ def _check_load(options: Options) -> None:
             "--acceptance", "is needed with --draft-tokens",
             "give the chance that a drafted token is accepted; DeepSeek-V3 reports 0.85 to 0.9 for one token",
         )  # fmt: skip
+    for name in ("prefill_tp", "prefill_ep"):
+        if getattr(options, name) is not None and options.prefill_devices is None and options.arrivals != "together":
+            raise OptionError(
+                option_name(name), "is of devices that only prefill, and there are none", "add --prefill-devices"
+            )
     if options.lengths is not None and isinstance(options.arrivals, float):
         raise OptionError(
             "--lengths", "tells apart how clients of a closed loop keep in step", "leave it out with a rate"

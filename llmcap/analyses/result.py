@@ -70,7 +70,7 @@ def load_inputs(setting: Setting) -> dict[str, Any]:
         "lengths": (options.lengths or "varied") if closed else None,
         "draft_tokens": options.draft_tokens,
         "acceptance": options.acceptance,
-        "prefill_devices": options.prefill_devices,
+        **{name: getattr(options, name) for name in ("prefill_devices", "prefill_tp", "prefill_ep")},
     }
     return {name: value for name, value in found.items() if value is not None}
 

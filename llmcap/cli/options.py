@@ -48,7 +48,7 @@ _LOAD: Final[dict[str, tuple[str, str]]] = {
     "lengths": ("varied|equal", "Serving"),
     "draft_tokens": ("N", "Serving"),
     "acceptance": ("SHARE", "Serving"),
-    "prefill_devices": ("N", "Serving"),
+    **dict.fromkeys(("prefill_devices", "prefill_tp", "prefill_ep"), ("N", "Serving")),
 }
 LOAD_OPTIONS: Final = tuple(_LOAD)
 _DEFAULTS: Final = {

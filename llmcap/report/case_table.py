@@ -12,8 +12,8 @@ from llmcap.units import format_bytes, format_count, format_seconds
 _ASKED: Final = (
     "model", "hardware", "devices", "tp", "pp", "dp", "ep", "cp", "weight_dtype", "activation_dtype", "kv_dtype",
     "attention_dtype", "kv_policy", "engine", "chunk_tokens", "assumptions", "arrivals", "arrivals_per_s", "lengths",
-    "prefill_devices", "draft_tokens", "acceptance", "users", "sessions", "context_tokens", "cached_tokens",
-    "output_tokens",
+    "prefill_devices", "prefill_tp", "prefill_ep", "draft_tokens", "acceptance", "users", "sessions", "context_tokens",
+    "cached_tokens", "output_tokens",
 )  # fmt: skip
 _ALWAYS: Final = ("model", "users", "context_tokens")
 

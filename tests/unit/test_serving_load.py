@@ -295,6 +295,15 @@ def test_each_pool_sustains_what_its_replicas_do() -> None:
     assert float(a[1]) == pytest.approx(3.0 * float(b[1]))
 
 
+def test_pools_may_have_degrees_of_their_own() -> None:
+    found = served(devices=8, tp=4, prefill_devices=4, prefill_tp=2, users=4, arrivals="closed")
+    assert (found["prefill_tp"], found["prefill_dp"], found["decode_tp"], found["decode_dp"]) == (2, 2, 4, 1)
+    # The narrower replica bounds the transfer: half the devices, twice the time beyond the fixed cost.
+    wide = served(devices=8, tp=4, prefill_devices=4, users=4, arrivals="closed")
+    fixed = split().prefill.setting.engine.reloads.peer.fixed
+    assert found["transfer_s"] - fixed == pytest.approx(2.0 * (wide["transfer_s"] - fixed))
+
+
 def test_apart_no_prompt_holds_up_a_decode() -> None:
     together = served(users=16, arrivals="closed", context=4000)
     apart = served(users=16, arrivals="closed", context=4000, prefill_devices=1)
@@ -383,6 +392,8 @@ def test_every_column_is_named() -> None:
         ({"arrivals": "closed", "prefill_devices": 1, "dp": 2}, "--dp", "pool"),
         ({"arrivals": "closed", "prefill_devices": 3, "devices": 8, "tp": 2}, "--tp", "3 prefill devices"),
         ({"arrivals": "closed", "assumptions": "ideal"}, "--arrivals", "calibrated"),
+        ({"arrivals": "closed", "prefill_tp": 1}, "--prefill-tp", "--prefill-devices"),
+        ({"arrivals": "closed", "prefill_devices": 4, "devices": 8, "prefill_tp": 3}, "--tp", "4 prefill devices"),
     ],
 )
 def test_bad_input_has_one_clear_error(options: dict[str, Any], option: str, word: str) -> None:

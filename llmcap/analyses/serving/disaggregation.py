@@ -48,7 +48,8 @@ class SplitModel:
             )  # fmt: skip
         if options.dp is not None:
             raise OptionError("--dp", "follows from the devices of each pool", "leave it out with --prefill-devices")
-        prefill = ServingModel.of(_pool(options, first, "prefill"))
+        own = replace(options, tp=options.prefill_tp or options.tp, ep=options.prefill_ep or options.ep)
+        prefill = ServingModel.of(_pool(own, first, "prefill"))
         drafting = replace(
             _pool(options, devices - first, "decode"),
             options=replace(

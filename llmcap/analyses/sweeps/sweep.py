@@ -31,7 +31,15 @@ _COUNTS: Final = ("devices", "tp", "pp", "dp", "ep", "cp", "chunk_tokens", "driv
 #: Options that leave everything but the tiers, or the steady state, as it is.
 _TIER_OPTIONS: Final = ("drive", "drives", "dram", "store", "nic", "nics", *LOAD_OPTIONS)
 #: Inputs that are amounts, and may be absent.
-_AMOUNTS: Final = ("dram", "arrivals_per_s", "draft_tokens", "acceptance", "prefill_devices")
+_AMOUNTS: Final = (
+    "dram",
+    "arrivals_per_s",
+    "draft_tokens",
+    "acceptance",
+    "prefill_devices",
+    "prefill_tp",
+    "prefill_ep",
+)
 _DTYPES: Final[dict[Kind, type]] = {"number": np.float64, "count": np.int64, "truth": np.bool_, "word": np.int16}
 
 

@@ -15,21 +15,15 @@ if TYPE_CHECKING:
 INPUTS: Final = (
     "override", "model", "hardware", "devices", "tp", "pp", "dp", "ep", "cp", "assumptions", "engine", "weight_dtype",
     "activation_dtype", "kv_dtype", "attention_dtype", "kv_policy", "drive", "drives", "dram", "nic", "nics", "store",
-    "tier", "arrivals", "lengths", "prefill_devices", "draft_tokens", "acceptance", "arrivals_per_s", "sessions",
-    "users", "new_tokens", "context_tokens", "cached_tokens", "output_tokens", "chunk_tokens",
+    "tier", "arrivals", "lengths", "prefill_devices", "prefill_tp", "prefill_ep", "draft_tokens", "acceptance",
+    "arrivals_per_s", "sessions", "users", "new_tokens", "context_tokens", "cached_tokens", "output_tokens",
+    "chunk_tokens",
 )  # fmt: skip
 #: Numbers that can be an axis, the most telling first.
 NUMBERS: Final = (
-    "context_tokens",
-    "users",
-    "arrivals_per_s",
-    "sessions",
-    "cached_tokens",
-    "output_tokens",
-    "drives",
-    "dram",
+    "context_tokens", "users", "arrivals_per_s", "sessions", "cached_tokens", "output_tokens", "drives", "dram",
     "devices",
-)
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
