@@ -32,6 +32,8 @@ _AROUND: Final = np.array([-512, -64, -16, -4, -3, -2, -1, 0, 1, 2, 3, 4, 16, 64
 _BETWEEN: Final = np.arange(1.0, 16.0) / 16.0
 _STEEP: Final = 1e20
 """A rise that lets no token pass. [s]"""
+_HARDLY: Final = 1e-3
+"""No token, and not less than none after rounding. [tokens]"""
 _NONE: Final = np.zeros((), np.float32)
 _MANY: Final = 0.05
 """Share of wrong guesses from which another round for all is cheaper than trying those."""
@@ -55,7 +57,7 @@ class SplitSolver:
         edges = float(table[1]) + self._cell * np.arange(_CELLS + 1.0)
         places = np.interp(edges, np.maximum.accumulate(table[1:]), np.arange(1.0, table.size))
         rises = self._cell / np.maximum(np.diff(places), 1e-9)
-        self._place = _half(np.concatenate(([0.0], places)))
+        self._place = _half(np.concatenate(([_HARDLY], places)))
         self._rise = _half(np.concatenate(([_STEEP], rises, [_STEEP])))
         # Nearly all of the table is a line: its later half, drawn on to zero tokens.
         half = table.size // 2
@@ -140,7 +142,7 @@ class SplitSolver:
         start = start + per_chunk * piece
         start *= fullest
         t = _half(target - start)
-        if not isinstance(piece, int):
+        if np.min(t, initial=0.0) < 0.0:
             np.maximum(t, _NONE, out=t)
         # Which step within it: B s + D s^2 = t, counted in full steps.
         b = pieces.slope.take(piece) + per_chunk
