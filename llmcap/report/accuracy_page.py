@@ -66,8 +66,8 @@ _FAILURES: Final = """\
 - **TTFT under load** is the weakest figure. Launch options decide what a request waits for before its own prefill: a
   scheduler that looks for requests every 30 steps, or holds prompts back for 20, doubles it. Where the scripts of a run
   are published their options count (`llmcap/analyses/accuracy/published_setups.py`); elsewhere they are taken at their
-  defaults. Within one configuration the errors are alike: one measured row (`llmcap calibrate --measured`) takes much
-  of them away.
+  defaults, and an engine document of one's own adds such steps to `running_steps`. Within one configuration the errors
+  are alike: one measured row (`llmcap calibrate --measured`) takes much of them away.
 - **Rows that look like speculative decoding** (DeepSeek-R1 and Qwen3.5 under SGLang 0.5.9 on B200 and B300, few
   clients): TPOT two thirds of another run under the same labels. The label says nothing; llmcap predicts none.
 - **Releases**: profiles by release (TensorRT-LLM 1.0 and 1.2, SGLang 0.5.9 and 0.5.10, vLLM 0.17 and 0.18), each fitted
