@@ -6,6 +6,7 @@ columns of a cases file and the axes of a scenario.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any, get_args
@@ -64,11 +65,17 @@ class Options:
     prefill_ep: int | None = None
 
     def together(self) -> Options:
-        """The same with all users arriving together: what the memory and the steps of a setting depend on."""
+        """The same with all users arriving together: what the memory and the steps of a setting depend on.
+
+        Experts that are spread over a pool of devices are spread over as large a part of all of them as divides both.
+        """
         if self.arrivals == "together":
             return self
         nothing: dict[str, Any] = dict.fromkeys(LOAD_OPTIONS)
-        return replace(self, **nothing | {"arrivals": "together"})
+        changes = nothing | {"arrivals": "together"}
+        if self.prefill_devices is not None and self.ep is not None and self.devices is not None:
+            changes["ep"] = math.gcd(self.ep, self.devices // ((self.pp or 1) * (self.cp or 1)))
+        return replace(self, **changes)
 
 
 #: Options that are numbers along the case axis, with their defaults.

@@ -60,7 +60,9 @@ def estimate_page(answer: Estimate, terminal: Terminal) -> str:
         lines += _serving(answer, terminal)
     if answer.fits:
         lines += _time(answer, terminal)
-    lines += [*_memory(answer, terminal), *_tiers(answer, terminal), *_footing(answer, terminal)]
+    if answer.fits or "prefill_devices" not in answer.inputs:  # each pool of devices has another share of the weights
+        lines += _memory(answer, terminal)
+    lines += [*_tiers(answer, terminal), *_footing(answer, terminal)]
     return "\n".join(line.shown(terminal.colour).rstrip() for line in lines) + "\n"
 
 

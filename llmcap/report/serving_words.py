@@ -79,8 +79,12 @@ def _time(answer: Estimate, name: str) -> str:
     """A time with its band: '417 ms (330 ms to 618 ms)'; an end past saturation is said to be open."""
     s = answer.serving
     low, high = s[f"{name}_low_s"], s[f"{name}_high_s"]
-    upper = "no upper end" if high is None else format_seconds(high)
-    return f"{format_seconds(s[f'{name}_s'])} ({format_seconds(low)} to {upper})"
+    band = (
+        f"from {format_seconds(low)}, no upper end"
+        if high is None
+        else f"{format_seconds(low)} to {format_seconds(high)}"
+    )
+    return f"{format_seconds(s[f'{name}_s'])} ({band})"
 
 
 def _first_token(answer: Estimate) -> str:

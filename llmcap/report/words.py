@@ -161,7 +161,10 @@ def time_title(answer: Estimate) -> str:
     if not answer.serving:
         return "Time"
     users = answer.inputs["users"]
-    return "Time of one request alone" if users == 1 else f"Time if all {users:,} arrived at once"
+    undivided = ", devices undivided" if "prefill_devices" in answer.inputs else ""
+    return (
+        f"Time of one request alone{undivided}" if users == 1 else f"Time if all {users:,} arrived at once{undivided}"
+    )
 
 
 def decode_facts(answer: Estimate) -> list[tuple[str, str]]:

@@ -57,7 +57,7 @@ def _warnings(found: Estimate, serving: dict[str, Any]) -> list[str]:
                 else "steps have no room for more prefill"
             )
         )
-    elif not found.fits:
+    elif not found.fits and "prefill_devices" not in i:
         said.append(f"all {i['users']:,} at full length at once would not fit; they are admitted at their mean length")
     if i["arrivals"] == "poisson" and serving["utilisation"] >= _NEAR:
         said.append(

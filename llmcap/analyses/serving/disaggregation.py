@@ -121,9 +121,9 @@ class SplitModel:
 
         Notes
         -----
-        M/D/1 on the prefill replicas and on the links, M/D/m on the slots of the decode replicas; the three waits are
-        taken as independent. The cache moves once the prompt is done, and the first token follows with the decode
-        steps in progress.
+        M/D/m on the prefill replicas, which take prompts from one queue, and on the slots of the decode replicas; M/D/1
+        on the links; the three waits are taken as independent. The cache moves once the prompt is done, and the first
+        token follows with the decode steps in progress.
         """
         x, n, k, o, part = (
             np.asarray(v, dtype=np.float64) for v in np.broadcast_arrays(rate, context, cached, output, seen)
@@ -175,7 +175,7 @@ class SplitModel:
         tpot = self.decode.decode(np.maximum(b, 1.0), n, o)
         moved, after = self.moved(n), np.maximum(o - 1.0, 0.0)
         transfer = self.prefill.setting.engine.reloads.peer.fixed + moved / self.link
-        queue = queueing.delay(x * part, self.service(n - k, k), servers=first)
+        queue = queueing.slot_delay(self.service(n - k, k), first, x * part / prefill)
         queue = queue + queueing.delay(x * part, moved / self.link, servers=min(first, second))
         queue = queue + queueing.slot_delay(self._stay(b, n, o, part), self.slots(n, o), x * part / decode)
         own = self.prefill.prefill_alone(n - k, k) + self.prefill.engine.dispatch
@@ -191,7 +191,7 @@ class SplitModel:
 def _pool(options: Options, devices: int, which: str) -> Setting:
     """The setting of one pool: its devices with the degrees asked for."""
     try:
-        return resolve(replace(options.together(), devices=devices))
+        return resolve(replace(options.together(), devices=devices, ep=options.ep))
     except OptionError as error:
         raise OptionError(
             error.option, f"{error.args[1]} (the {devices} {which} device{'s' * (devices > 1)})", error.hint
