@@ -32,7 +32,7 @@ def compare_page(sides: Comparison, width: int = 120) -> str:
     told = [textwrap.fill(f"{row['text']}.", width, subsequent_indent="  ") for row in sides.reasons]
     notes = [f"{v.name}: {v.estimate.warnings[-1]}" for v in sides.variants if not v.estimate.fits]
     told += [textwrap.fill(f"{note}.", width, subsequent_indent="  ") for note in notes]
-    return "\n".join([*blocks, _LEGEND + "\n", *(["\n".join(told) + "\n"] if told else [])])
+    return "\n".join([*blocks, textwrap.fill(_LEGEND, width) + "\n", *(["\n".join(told) + "\n"] if told else [])])
 
 
 def compare_markdown(sides: Comparison) -> str:

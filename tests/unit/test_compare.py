@@ -96,6 +96,15 @@ def test_the_narrowest_hop_is_that_of_the_tiers_command() -> None:
     assert hop == "engine worker" and text.count(f"({hop})") == 2
 
 
+@pytest.mark.parametrize("width", [40, 50, 80, 120])
+@pytest.mark.parametrize("items", [("dgx-b200", "dgx-h100"), ("kv-dtype=fp8", "kv-dtype=bf16"), ("dgx-h100", "l4-4x")])
+def test_sentences_wrap_at_the_width_of_the_page(width: int, items: tuple[str, str]) -> None:
+    page = compare_page(compare(*items, context="100k"), width)
+    sentences = page[page.index("In brackets") :].splitlines()
+    assert len(sentences) > 1
+    assert max(map(len, sentences)) <= width
+
+
 def test_the_best_is_marked_where_it_shows() -> None:
     page = compare_page(compare("users=1", "users=2"), 100)
     assert re.search(r"MFU +(\d+\.\d%) +\1 \(1\.00\)\n", page)
