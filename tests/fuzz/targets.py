@@ -26,7 +26,7 @@ from llmcap.analyses.replays.traces import read_trace
 from llmcap.analyses.sweeps.conditions import parse_condition
 from llmcap.analyses.sweeps.grid import Grid
 from llmcap.analyses.sweeps.scenarios import adjusted
-from llmcap.cli.app import COMMANDS, run
+from llmcap.cli.app import COMMANDS, command, run
 from llmcap.errors import LlmcapError
 from llmcap.specs import registry
 from llmcap.specs.base import load_document
@@ -270,8 +270,32 @@ _WHOLE: Final = ("report", "calibrate", "validate", "replay", "plan", "compare",
 
 def answers(data: bytes) -> bool:
     """A command that reads files and writes some, in a folder with sound ones; nothing half-written is left there."""
-    words = [_WHOLE[data[0] % len(_WHOLE)] if data else "explain", *_text(data[1:]).split("\n")]
-    words = [w for w in words[:12] if "/" not in w and "~" not in w and "\0" not in w and not w.startswith("--debug")]
+    return _answered([_WHOLE[data[0] % len(_WHOLE)] if data else "explain", *_text(data[1:]).split("\n")])
+
+
+#: Values that are wrong for most options, right for some, or at an edge.
+VALUES: Final = (
+    "0", "1", "2", "-1", "8", "1.5", "1e9", "1e15", "1e400", "1e-9", "nan", "inf", "", " ", "50%", "150%", "1k",
+    "8k,32k", "1,", "2 TB", "0 B", "10 GB/s", "1ns", "60s", "1e300s", "fp8", "nvfp4", "int3", "llama-3.1-8b",
+    "gpt2", "dgx-h200", "l4-4x", "none", "auto", "kv", "tier:nvme", "csv", "json", "parquet", "md", "html", "=",
+    "a=b", "users=1,2", "x.csv", "x.parquet", "x.html", "x.json", "small.yaml", "trace.jsonl", "measured.csv",
+    "answer.json", ".", "..", "ideal", "vllm", "hyperscaler-2026-04", "zipf:2", "fcfs", "reload", "cost=c.pdf",
+    "cxl:2 TB:100 GB/s", "users=2,turns=2", "\u202e", "\x1b[31m", "\uff11", "tcp://127.0.0.1:1", "ms",
+)  # fmt: skip
+
+
+def options(data: bytes) -> bool:
+    """A sound command (first byte) with options of its own and values laid over it, two bytes each."""
+    seed = SEEDS["answers"][data[0] % len(SEEDS["answers"])] if data else SEEDS["answers"][0]
+    words = [_WHOLE[seed[0] % len(_WHOLE)], *_text(seed[1:]).split("\n")]
+    known = [name for p in command(words[0]).params for name in p.opts if name.startswith("--")]
+    for option, value in zip(data[1:9:2], data[2:9:2], strict=False):
+        words += [known[option % len(known)], VALUES[value % len(VALUES)]]
+    return _answered(words, most=24)
+
+
+def _answered(words: list[str], most: int = 12) -> bool:
+    words = [w for w in words[:most] if "/" not in w and "~" not in w and "\0" not in w and not w.startswith("--debug")]
     for i, word in enumerate(words):
         name, equals, value = word.partition("=")
         if len(name) > 4 and "--scheduler".startswith(name):
@@ -295,7 +319,7 @@ def answers(data: bytes) -> bool:
 
 
 TARGETS: Final[dict[str, Callable[[bytes], bool]]] = {
-    f.__name__: f for f in (yaml, units, config, cases, measured, trace, scenario, argv, answers)
+    f.__name__: f for f in (yaml, units, config, cases, measured, trace, scenario, argv, answers, options)
 }
 
 _LATENT: Final = (
@@ -337,6 +361,7 @@ SEEDS: Final[dict[str, tuple[bytes, ...]]] = {
         b"\x02--set\nusers=1,2",
         b"\x08devices\n--users\n9",
     ),
+    "options": tuple(bytes([i]) for i in range(11)) + tuple(bytes([i % 11, 3 * i, 4 * i]) for i in range(60)),
     "answers": (
         b"\x00small.yaml\n-o\nreport.html",
         b"\x00tiers.csv\n--format\nmd\n-o\nr.md",
@@ -372,6 +397,7 @@ WORDS: Final[dict[str, tuple[str, ...]]] = {
              "--tp\n",
              "cxl:2 TB:100 GB/s", "dgx-h100", "llama-3.1-8b", "1e9", "0", "--sessions\n", "--help", "--cached-tokens\n",
              "--kv-policy\n", "--chunk-tokens\n", "\u202e", "\x1b[31m", "--output-tokens\n", "1e-9"),
+    "options": ("\x00", "\x01\x02", "\x0b\x07"),
     "answers": ("\n", "-o\n", "--format\n", "json", "csv", "md", "html", "parquet", "small.yaml",
                 "trace.jsonl", "tiers.csv", "measured.csv", "answer.json", "azure.csv", ".", "--set\n",
                 "users=1,2", "context=log 1k..8k 3 points", "--override\n", "long", "--prices\n",

@@ -45,7 +45,9 @@ def test_anything_is_accepted_or_clearly_refused(name: str) -> None:
     )
 
     @given(inputs)
-    @settings(max_examples={"argv": 25, "measured": 25, "answers": 12}.get(name, settings.default.max_examples))
+    @settings(
+        max_examples={"argv": 25, "measured": 25, "answers": 12, "options": 12}.get(name, settings.default.max_examples)
+    )
     def search(data: bytes) -> None:
         target(data)
 
