@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import heapq
 import random
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from llmcap.analyses.options import options_from
+from llmcap.analyses.serving.disaggregation import SplitModel
 from llmcap.analyses.serving.steady_state import ServingModel
 from llmcap.analyses.setting import resolve
 from llmcap.engine import queueing
@@ -139,3 +142,54 @@ def test_the_simulation_serves_a_request_alone_as_one_would_by_hand() -> None:
     (done,) = serve([Request(0.0, 3000, 5)], Costs(lambda b, _: 0.008, lambda size, _: 1e-5 * size, 2048, 8))
     assert done.first == pytest.approx(0.03)
     assert done.last == pytest.approx(0.03 + 4 * 0.008)
+
+
+class Prefilling(Synthetic):
+    """Replicas that only prefill: eight devices of the setting, a prompt at a time."""
+
+
+class Feeding(SplitModel):
+    """Two pools whose hosts cost nothing, joined by links of a given rate."""
+
+    def service(self, new: Any, cached: Any) -> Any:
+        return self.prefill.prefill_shared(new, cached)
+
+
+def of_devices(kind: type[Synthetic], devices: int) -> Synthetic:
+    one = model_of(kind)
+    setting = replace(one.setting, parallelism=replace(one.setting.parallelism, dp=devices))
+    return kind(setting, one.steps, one.memory, one.engine)
+
+
+@pytest.mark.parametrize("share", [0.3, 0.7])
+@pytest.mark.parametrize("replicas", [1, 4])
+def test_prefill_apart(replicas: int, share: float) -> None:
+    prompt, output, link = 2000, 150, 2e10
+    model = Feeding(of_devices(Prefilling, replicas), of_devices(Synthetic, 1), link)
+    n, k, o = np.array(float(prompt)), np.array(0.0), np.array(float(output))
+    rate = share * float(min(model.rates(n, k, o)))
+    found = model.at_rate(rate, n, k, o)
+    work = float(model.prefill.prefill_shared(n, k))
+    moving = float(found["transfer_s"])  # type: ignore[arg-type]
+    free = [0.0] * replicas
+    handed: list[tuple[float, float]] = []
+    for request in poisson(rate, 4000, prompt, output):
+        start = max(request.arrival, heapq.heappop(free))
+        heapq.heappush(free, start + work)
+        handed.append((start + work, request.arrival))
+    handed.sort()
+    fixed = model.prefill.setting.engine.reloads.peer.fixed
+    taken, idle = [], 0.0  # the decode replica takes in one cache after another
+    for ready, arrival in handed:
+        idle = max(ready, idle) + moving - fixed
+        taken.append((idle + fixed, arrival))
+    # What the decode pool takes in is one token that costs nothing: its cache is there.
+    decode = model_of(Synthetic)
+    costs = Costs(lambda b, _: decode.base + decode.each * b, lambda size, done: 0.0, 2048, decode.places)
+    served = serve([Request(ready, 1, output) for ready, _ in taken], costs)
+    came = dict(taken)
+    kept = sorted(served, key=lambda r: r.arrival)[800:3800]
+    ttft = sum(r.first - came[r.arrival] for r in kept) / len(kept)
+    tpot = sum((r.last - r.first) / (output - 1) for r in kept) / len(kept)
+    assert float(found["tpot_s"]) == pytest.approx(tpot, rel=0.05)  # type: ignore[arg-type]
+    assert float(found["ttft_s"]) == pytest.approx(ttft, rel=0.2, abs=HALF_A_STEP)  # type: ignore[arg-type]
