@@ -198,16 +198,15 @@ class Evaluator:
         for tier in model.rates:
             if only is not None and tier.name not in only:
                 continue
-            key = replace(tier, capacity=0.0)
-            columns = shared.columns.get(key)
+            columns = shared.columns.get(tier.path)
             if columns is None:
                 columns = model.evaluate(
                     tier, cases.users, cases.context, cases.prefix, cases.recompute, cases.rest, wanted, shared.moving
                 )
                 if wanted is None or "break_even_tokens" in wanted:
-                    columns["break_even_tokens"] = model.break_even_tokens(key, cases.users, cases.new)
+                    columns["break_even_tokens"] = model.break_even_tokens(tier, cases.users, cases.new)
                 columns = cases.with_answers_that_fit(columns)
-                shared.keep(key, columns)
+                shared.keep(tier.path, columns)
             found[tier.name] = columns | {
                 "capacity_bytes": tier.capacity,
                 "users_held": np.floor(tier.capacity / np.maximum(stored[tier.kept], 1e-300)),

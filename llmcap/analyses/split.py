@@ -93,16 +93,15 @@ class SplitSolver:
             min over whole x in [0, prefix] of max(compute(x), load(x)). [s]
         """
         pieces = self.pieces(float(prefix.max(initial=0.0)))
-        target = reload
+        target, shortest = reload, np.min(prefix, initial=np.inf)
         for _ in range(1 + _ROUNDS):
             k = self._guess(pieces, fullest, target, relief)
-            last = k >= prefix
-            ends = bool(last.any())
+            ends = np.max(k, initial=0.0) >= shortest
             if ends:
                 np.minimum(k, prefix, out=k)
             now, then = self.times.beside(fullest, k)
             if ends:
-                then[last] = np.inf
+                then[k >= prefix] = np.inf
             load = relief * k
             np.subtract(reload, load, out=load)
             after = load - relief
@@ -137,11 +136,12 @@ class SplitSolver:
         chunk = self.prefill.chunk
         share = 1.0 / fullest
         per_chunk = relief * share * chunk
-        piece = self._piece(pieces, target, fullest, per_chunk)
-        start: Array = pieces.start.take(piece)
-        start = start + per_chunk * piece
-        start *= fullest
-        t = _half(target - start)
+        t = _half(target)
+        piece: Whole | int = 0
+        if not np.all(t <= _half(fullest * (pieces.start[1] + per_chunk))):
+            piece = self._piece(pieces, target, fullest, per_chunk)
+        if not isinstance(piece, int) or pieces.start[piece] > 0.0:
+            t = _half(target - fullest * (pieces.start.take(piece) + per_chunk * piece))
         if np.min(t, initial=0.0) < 0.0:
             np.maximum(t, _NONE, out=t)
         # Which step within it: B s + D s^2 = t, counted in full steps.
@@ -195,8 +195,6 @@ class SplitSolver:
 
     def _piece(self, pieces: Pieces, target: Array, fullest: Array, per_chunk: Array) -> Whole | int:
         """Prompt chunk in which the target is met; one number if all agree."""
-        if bool(np.all(target <= fullest * (pieces.start[1] + per_chunk))):
-            return 0
         # p2 j^2 + (p1 + r C / F) j + p0 = target / F
         p0, p1, p2 = pieces.curve
         linear = p1 + per_chunk

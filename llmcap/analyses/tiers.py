@@ -23,6 +23,7 @@ from llmcap.records import dataclass
 from llmcap.specs.engine import Copies
 
 Array = NDArray[np.float64]
+Path = tuple[str | float, ...]
 
 #: Tiers whose columns are kept for settings that come later: some ten arrays of a block each.
 MOST_TIERS: Final = 16
@@ -45,6 +46,11 @@ class TierRates:
     narrowest: str
     kept: Copies = "once"
     """How the tier stores latents, which decides how much it holds."""
+
+    @property
+    def path(self) -> Path:
+        """All that decides times; its size does not."""
+        return (self.name, self.nominal, self.shared, self.replica, self.fixed, self.narrowest, self.kept)
 
 
 def tier_rates(setting: Setting, memory: MemoryModel, tier: Tier) -> TierRates:
@@ -90,10 +96,9 @@ class SharedTiers:
     def __init__(self) -> None:
         self.moving: Moving | None = None
         self.hbm: dict[str, Any] = {}
-        self.columns: dict[TierRates, dict[str, Any]] = {}
-        """By tier, its capacity aside."""
+        self.columns: dict[Path, dict[str, Any]] = {}
 
-    def keep(self, tier: TierRates, columns: dict[str, Any]) -> None:
+    def keep(self, tier: Path, columns: dict[str, Any]) -> None:
         """Add a tier; past the first ones it takes the place of the last one, whose memory is used again."""
         if len(self.columns) >= MOST_TIERS:
             self.columns.popitem()
@@ -238,7 +243,7 @@ class TierModel:
             split = self._split(tier, users, prefix, moved, rate, reload)
             if not nothing_left:
                 split = split + rest
-            found["ttft_hybrid_s"] = np.minimum(np.minimum(ttft_reload, recompute), split)
+            found["ttft_hybrid_s"] = np.minimum(np.minimum(split, ttft_reload), recompute)
         if wanted is None or "speedup" in wanted:
             if np.min(ttft_reload) > 0.0:
                 found["speedup"] = recompute / ttft_reload
@@ -268,15 +273,16 @@ class TierModel:
         """Smallest prefix from which reloading wins on a tier, the new tokens held fixed; NaN when there is none."""
         new = np.asarray(new)
         cases = (users.shape, users.tobytes(), new.shape, new.tobytes())
-        key = (tier, *cases)
-        if key not in self._break_even:
+        key = (tier.path, *cases)
+        known = self._break_even.get(key)
+        if known is None:
             if len(self._break_even) > 64:
                 self._break_even.clear()
             searches, back = self._searches(users, new, cases)
             answer = [search.tokens(lambda u, moved: self.reload(tier, u, moved)) for search in searches]
             shape = np.broadcast_shapes(users.shape, new.shape)
-            self._break_even[key] = np.concatenate(answer)[back].reshape(shape)
-        return self._break_even[key]
+            known = self._break_even[key] = np.concatenate(answer)[back].reshape(shape)
+        return known
 
     def _searches(self, users: Array, new: Array, key: tuple[object, ...]) -> tuple[list[BreakEven], NDArray[np.intp]]:
         """Searches of the distinct cases, which tiers share, and the place of each case among those."""
