@@ -59,7 +59,7 @@ class Material:
         """Assumptions behind figures of the whole sweep, or of its rows under one assumption set."""
         settings = [s for s in self.survey.settings if assumptions in (None, s.assumptions.id)]
         sets = ", ".join(dict.fromkeys(s.assumptions.id for s in settings))
-        names = ", ".join(dict.fromkeys(said.name for s in settings for said in s.statements))
+        names = ", ".join(dict.fromkeys(said.name for said in self.survey.statements(settings)))
         fixed = self.example.inputs
         same = [
             f"{label_of(n)} {fixed[n]:,}" if isinstance(fixed[n], int) else f"{label_of(n)} {fixed[n]}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
@@ -106,10 +106,11 @@ class Survey:
         """Settings of the sample, in order."""
         return [setting for setting, _ in self.sample.settings]
 
-    def statements(self) -> list[Statement]:
-        """What is assumed, each once."""
-        found = {(s.name, s.text): s for setting in self.settings for s in setting.statements}
-        loads = [setting for setting in self.settings if setting.options.arrivals != "together"]
+    def statements(self, settings: Sequence[Setting] | None = None) -> list[Statement]:
+        """What is assumed, each once; of some settings when not of all."""
+        chosen = self.settings if settings is None else settings
+        found = {(s.name, s.text): s for setting in chosen for s in setting.statements}
+        loads = [setting for setting in chosen if setting.options.arrivals != "together"]
         if loads:
             from llmcap.analyses.serving.answer import statements
 
