@@ -29,7 +29,7 @@ Array = NDArray[np.float64]
 Block = tuple[slice, ...]
 
 #: Points of one evaluation: its working arrays stay in a core's cache, its number of numpy calls hardly counts.
-BLOCK_POINTS: Final = 34_000
+BLOCK_POINTS: Final = 67_000
 #: Points whose evaluation up to the tiers is kept for settings that come later.
 KEPT_POINTS: Final = 200_000
 _MOST_EVALUATORS: Final = 24
