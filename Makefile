@@ -22,8 +22,9 @@ MINIMUM_TESTS ?= tests/unit tests/cli tests/published tests/specs tests/properti
 MINIMUM_LEFT_OUT := $(addprefix --deselect=,tests/cli/test_app.py::test_no_arguments_show_the_help \
 	tests/cli/test_app.py::test_help_loads_nothing_heavy tests/cli/test_app.py::test_json_loads_no_more_than_it_needs \
 	tests/unit/test_figures_sweeps.py::test_nothing_overlaps_or_leaves_the_figure)
-# Targets of the search guided by coverage, each with its number of inputs: 1.2 million in a quarter of an hour.
-FUZZ_TARGETS ?= units:300000 config:300000 scenario:200000 trace:200000 yaml:100000 measured:60000 cases:40000 argv:8000
+# Targets of the search guided by coverage, each with its number of inputs: 1.2 million in half an hour.
+FUZZ_TARGETS ?= units:300000 config:300000 scenario:200000 trace:200000 yaml:100000 measured:60000 cases:40000 argv:8000 \
+	answers:4000 options:1500
 SEED ?= 1
 
 help:

@@ -1,7 +1,7 @@
 """A search guided by coverage: `python tests/fuzz/coverage_guided.py TARGET [RUNS [SEED]]`, with atheris installed.
 
 A run that finds something ends with the input in a file `crash-*`, `timeout-*` or `oom-*`; an input may take 2 s and
-the process 500 MB, whole commands (answers, options) 30 s and 2,000 MB.
+the process 500 MB, whole commands (answers, options) 60 s and 2,000 MB.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def main() -> None:
     hexed = ("".join(f"\\x{byte:02x}" for byte in word.encode()) for word in targets.WORDS[name])
     words.write_text("".join(f'"{word}"\n' for word in hexed), encoding="ascii")
     # Whole commands draw figures and write pages; the rest answers at once.
-    seconds, megabytes = (30, 2000) if name in ("answers", "options") else (2, 500)
+    seconds, megabytes = (60, 2000) if name in ("answers", "options") else (2, 500)
     atheris.Setup(
         [
             sys.argv[0], str(corpus), f"-runs={runs}", f"-seed={seed}", f"-dict={words}", f"-timeout={seconds}",
