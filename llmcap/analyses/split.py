@@ -177,8 +177,10 @@ class SplitSolver:
         cell *= self._cell
         t -= cell
         m = self._place.take(whole, mode="clip")
-        c += _half(bend) * m
+        curve = _half(bend) * m
+        c += curve
         t -= c * m
+        c += curve
         c += self._rise.take(whole, mode="clip")
         t /= c
         m += t
