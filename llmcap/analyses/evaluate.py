@@ -190,10 +190,11 @@ class Evaluator:
         stored = {k: per_user * cases.copies[k] if k in cases.copies else per_user for k in get_args(Copies)}
         shared = shared or SharedTiers()
         if shared.moving is None:
-            moving = model.moving(cases.users, cases.moved, cases.recompute, cases.rest)
-            shared.moving = replace(moving, break_even=cases.nan_unless_fits(moving.break_even))
             memory = machine.device.memory
             shared.hbm = self._hbm_columns(cases, memory.capacity * machine.devices, memory.bandwidth * machine.devices)
+            moving = model.moving(cases.users, cases.moved, cases.recompute, cases.rest)
+            # Last, since it tells other threads that the rest is there.
+            shared.moving = replace(moving, break_even=cases.nan_unless_fits(moving.break_even))
         found = {"hbm": shared.hbm}
         for tier in model.rates:
             if only is not None and tier.name not in only:
