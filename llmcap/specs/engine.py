@@ -131,6 +131,8 @@ class Serving(Part):
     """The same of TTFT."""
     throughput: Range
     """The same of tokens per second."""
+    families: tuple[str, ...] = ()
+    """Device families whose runs the bands come from; on others the bands of the kernels widen them."""
 
 
 Copies = Literal["once", "per rank"]

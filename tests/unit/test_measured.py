@@ -183,6 +183,14 @@ def test_unknown_models_are_counted_with_their_reason(tmp_path: Path) -> None:
     assert table[1]["predicted"] is None
 
 
+def test_what_cannot_have_run_has_no_prediction(tmp_path: Path) -> None:
+    # 405e9 parameters of two bytes on one device of 80 GB.
+    found, table = validate_file(write(tmp_path / "a.csv", {}, {"model": "meta-llama/Llama-3.1-405B"}))
+    assert found["predicted"] == 1
+    assert [s["reason"] for s in found["skipped"]] == ["does not fit: 812 GB of weights on a device of 85.5 GB"]
+    assert table[1]["predicted"] is None
+
+
 def test_errors_are_the_plain_ones() -> None:
     made = [(1.2, 1.0), (0.5, 1.0), (2.2, 2.0), (3.0, 3.0)]
     rows = [Prediction(measured_row(ROW | {"value": str(v)}), p, 0.9 * p, 1.1 * p) for p, v in made]
@@ -249,6 +257,13 @@ def test_one_row_makes_an_assumptions_document_that_says_so(tmp_path: Path) -> N
 def test_a_file_without_a_usable_row_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(DocumentError, match="has no row"):
         own_assumptions(write(tmp_path / "mine.csv", {"quality": "C"}))
+
+
+def test_values_that_no_machine_explains_are_refused(tmp_path: Path) -> None:
+    before = predict([measured_row(ROW)])[0][0].predicted
+    file = write(tmp_path / "mine.csv", {"value": repr(1000.0 * before)})
+    with pytest.raises(DocumentError, match=r"about 1e\+03 times the predicted ones.*in seconds"):
+        own_assumptions(file)
 
 
 def test_empty_values_are_predicted_and_not_judged(tmp_path: Path) -> None:

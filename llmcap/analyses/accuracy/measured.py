@@ -15,11 +15,13 @@ from numpy.typing import NDArray
 
 from llmcap.analyses.accuracy.measured_rows import MeasuredRow, read_rows
 from llmcap.analyses.options import options_from
+from llmcap.analyses.serving.bands import bands
 from llmcap.analyses.serving.steady_state import ServingModel
 from llmcap.analyses.setting import Setting, resolve
 from llmcap.errors import DocumentError, OptionError
 from llmcap.records import dataclass
 from llmcap.specs.assumptions import Scales
+from llmcap.units import format_bytes
 
 Array = NDArray[np.float64]
 
@@ -103,6 +105,11 @@ def predict(
             reason = error.message.split("\n")[0][:120]
             skipped[reason] = skipped.get(reason, 0) + len(members)
             continue
+        weights, memory = model.memory.weights_per_device, setting.machine.device.memory.capacity
+        if weights > memory:
+            reason = f"does not fit: {format_bytes(weights)} of weights on a device of {format_bytes(memory)}"
+            skipped[reason] = skipped.get(reason, 0) + len(members)
+            continue
         found |= _group(model, rows, members)
     return [found[i] for i in sorted(found)], skipped
 
@@ -122,10 +129,12 @@ def _group(model: ServingModel, rows: Sequence[MeasuredRow], members: list[int])
             answer = model.batch(clients, context, cached, output)
         else:
             answer = model.closed_loop(clients, context, cached, output, protocol, take("wait_steps"))  # type: ignore[arg-type]
-        devices = model.setting.parallelism.devices
+        p = model.setting.parallelism
+        band = bands(model, context, cached, output, np.maximum(answer["running"] / p.dp, 1.0))
+        ends = {"tpot_s": band.tpot, "ttft_s": band.ttft}
         for j, i in enumerate(here):
-            value = _metric(rows[i], {name: float(v[j]) for name, v in answer.items()}, devices)
-            low, high = _band(model, rows[i].metric)
+            value = _metric(rows[i], {name: float(v[j]) for name, v in answer.items()}, p.devices)
+            low, high = (float(np.broadcast_to(f, len(here))[j]) for f in ends.get(rows[i].metric, band.throughput))
             found[i] = Prediction(rows[i], value, value * low, value * high)
     return found
 
@@ -138,12 +147,6 @@ def _metric(row: MeasuredRow, answer: dict[str, float], devices: int) -> float:
     if row.metric == "total_tok_per_s":
         return answer["output_tok_per_s"] * (row.isl + row.osl) / row.osl
     return row.concurrency * row.isl / answer["ttft_s"]
-
-
-def _band(model: ServingModel, metric: str) -> tuple[float, float]:
-    name = metric.removesuffix("_s") if metric in ("tpot_s", "ttft_s") else "throughput"
-    band = getattr(model.engine, name)
-    return band.low, band.high
 
 
 def summary(rows: int, predictions: Sequence[Prediction], skipped: dict[str, int]) -> dict[str, Any]:

@@ -77,7 +77,7 @@ def own_assumptions(
     Raises
     ------
     DocumentError
-        No row can be predicted.
+        No row can be predicted, or values are so far off that no machine explains it.
     """
     rows, skipped, cells = read_rows(path)
     usable = [r for r in rows if r.value > 0.0]
@@ -87,6 +87,10 @@ def own_assumptions(
         raise DocumentError([Problem(str(path), None, "", "has no row that can be predicted", reasons)])
     usable = [p.row for p in before]
     scales = fit_scales(usable, assumptions, engine)
+    if not _believable(scales):
+        text = f"has values about {1.0 / np.median([p.ratio for p in before]):.3g} times the predicted ones"
+        hint = f"times are in seconds; factors beyond {_LOWEST:g} and {_HIGHEST:g} describe another setting"
+        raise DocumentError([Problem(str(path), None, "", text, hint)])
     after, _ = predict(usable, assumptions, engine, scales)
     base = load_as(Assumptions, "assumptions", assumptions).document
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
@@ -107,6 +111,11 @@ def own_assumptions(
         "after": errors(after),
     }
     return document, report
+
+
+def _believable(scales: Scales) -> bool:
+    """Whether the factors came to rest within their bounds."""
+    return all(1.01 * _LOWEST < factor < 0.99 * _HIGHEST for factor in (scales.prefill, scales.decode))
 
 
 def _statement(rows: Sequence[MeasuredRow], scales: Scales, digest: str) -> Statement:

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from llmcap.analyses.case_arrays import largest
 from llmcap.analyses.options import Options
+from llmcap.analyses.serving.bands import Bands, bands
 from llmcap.analyses.serving.disaggregation import SplitModel
 from llmcap.analyses.serving.steady_state import LoadKind, ServingModel
 from llmcap.analyses.setting import Setting
@@ -138,23 +139,23 @@ class LoadModel:
         for end in ("", "_low", "_high"):
             found[f"e2el{end}_s"] = found[f"ttft{end}_s"] + np.where(o > 1.0, after * found[f"tpot{end}_s"], 0.0)
         sure = np.where(fits, 0.0, np.nan)
-        band = self.model.engine.throughput
+        low, high = self._bands(n, k, o, self.model.slots(n, k, o)).throughput
         closed = self.rate is None
         tokens = found["requests_per_s"] * o
         found |= {
             "fits": fits,
             "limit": self._limit(found, keeps_up, fits, n, k, o),
             "output_tok_per_s": tokens,
-            "output_low_tok_per_s": tokens * (band.low if closed else 1.0),
-            "output_high_tok_per_s": tokens * (band.high if closed else 1.0),
+            "output_low_tok_per_s": tokens * (low if closed else 1.0),
+            "output_high_tok_per_s": tokens * (high if closed else 1.0),
             "output_tok_per_s_per_user": 1.0 / found["tpot_s"],
             "output_tok_per_s_per_device": tokens / self.setting.parallelism.devices,
             "held": self.model.held(n, o) + sure,
             "utilisation": np.minimum(offered / ceiling, 1.0) + gap if closed else offered / ceiling + sure,
             "saturation_requests_per_s": ceiling + sure,
             "saturation_tok_per_s": ceiling * o + sure,
-            "saturation_low_tok_per_s": ceiling * o * band.low + sure,
-            "saturation_high_tok_per_s": ceiling * o * band.high + sure,
+            "saturation_low_tok_per_s": ceiling * o * low + sure,
+            "saturation_high_tok_per_s": ceiling * o * high + sure,
             "saturation_limit": np.where(fits, why, -1),
         }
         if self.split is not None:
@@ -171,25 +172,29 @@ class LoadModel:
     # -- parts ---------------------------------------------------------------------------------------------------------
 
     def _closed(self, c: Array, n: Array, k: Array, o: Array) -> dict[str, Array]:
-        tpot_band, ttft_band = self.model.engine.tpot, self.model.engine.ttft
         if self.split is None:
             answer = self.model.closed_loop(c, n, k, o, _WAYS[self.setting.options.lengths])
             found = {name: answer[name] for name in ("ttft_s", "queue_s", "tpot_s", "running", "waiting")}
             found["requests_per_s"] = answer["output_tok_per_s"] / o
         else:
             found = _plain(self.split.closed_loop(c, n, k, o))
+        band = self._bands(n, k, o, np.maximum(found["running"] / self.model.setting.parallelism.dp, 1.0))
         return found | {
-            "tpot_low_s": found["tpot_s"] * tpot_band.low, "tpot_high_s": found["tpot_s"] * tpot_band.high,
-            "ttft_low_s": found["ttft_s"] * ttft_band.low, "ttft_high_s": found["ttft_s"] * ttft_band.high,
-        }  # fmt: skip
+            f"{name}_{end}_s": found[f"{name}_s"] * factor
+            for name, ends in (("tpot", band.tpot), ("ttft", band.ttft))
+            for end, factor in zip(("low", "high"), ends, strict=True)
+        }
+
+    def _bands(self, n: Array, k: Array, o: Array, each: Array) -> Bands:
+        return bands(self.model, n, k, o, each, None if self.split is None else self.split.prefill)
 
     def _poisson(self, n: Array, k: Array, o: Array) -> dict[str, Array]:
         """Best answer and its band: with all times f-fold, a rate x is met as f x is with the times as they are."""
         assert self.rate is not None
-        tpot_band, ttft_band = self.model.engine.tpot, self.model.engine.ttft
-        factors = np.array([1.0, tpot_band.low, tpot_band.high])
-        first = [1.0, ttft_band.low, ttft_band.high]
-        x = self.rate * factors.reshape(-1, *(1,) * n.ndim)
+        band = self._bands(n, k, o, self.model.slots(n, k, o))
+        factors = np.stack([np.broadcast_to(f, n.shape) for f in (1.0, *band.tpot)])
+        first = (1.0, *band.ttft)
+        x = self.rate * factors
         every = self.model.poisson(x, n, k, o) if self.split is None else self.split.at_rate(x, n, k, o)
         whole = every["queue"]
         assert isinstance(whole, Moments)
