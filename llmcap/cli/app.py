@@ -194,7 +194,9 @@ def run(arguments: list[str]) -> int:
     except ModuleNotFoundError as error:
         if _debugging(arguments) or (error.name or "llmcap").startswith("llmcap"):
             raise
-        return _fail(f"the Python package '{error.name}' is not installed. Install llmcap again: pip install -e .", 2)
+        package = (error.name or "").partition(".")[0]
+        again = "pip install scipy" if package == "scipy" else "pip install -e . (llmcap again)"
+        return _fail(f"the Python package '{package}' is not installed. Install it: {again}", 2)
     except Exception as error:
         if _debugging(arguments):
             raise

@@ -204,6 +204,29 @@ def test_a_missing_package_is_named(llmcap: Callable[..., Any], monkeypatch: pyt
     assert "'jinja2' is not installed" in ran.err
 
 
+def test_factors_from_own_rows_need_no_package_of_development(
+    llmcap: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The README offers it after `make demo`, which does not install scipy; fits of kernels name what they lack."""
+    monkeypatch.setitem(sys.modules, "scipy", None)
+    monkeypatch.setitem(sys.modules, "scipy.optimize", None)
+    (tmp_path / "mine.csv").write_text(
+        "model,hardware,isl,osl,concurrency,metric,value\nllama-3.1-8b,dgx-h100,1000,200,8,tpot_s,0.01\n"
+    )
+    ran = llmcap("calibrate", "--measured", str(tmp_path / "mine.csv"), "-o", str(tmp_path / "mine.yaml"))
+    assert (ran.status, ran.out) == (0, ""), ran.err
+    assert "1 of 1 rows used" in ran.err
+    kernels = llmcap(
+        "calibrate",
+        "--kernels",
+        str(Path(__file__).parents[2] / "measurements" / "kernels"),
+        "-o",
+        str(tmp_path / "fits"),
+    )
+    assert kernels.status == 2
+    assert "Install it: pip install scipy" in kernels.err
+
+
 @pytest.mark.parametrize("tokens", ["2000001", "999999999", "1e15"])
 def test_a_step_too_long_to_table_is_refused(llmcap: Callable[..., Any], tokens: str) -> None:
     """999,999,999 took 16 GB and did not end."""

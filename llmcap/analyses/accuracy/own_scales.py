@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from llmcap.analyses.accuracy.measured import errors, predict
 from llmcap.analyses.accuracy.measured_rows import MeasuredRow, read_rows
+from llmcap.analyses.accuracy.robust_fit import soft_l1_fit
 from llmcap.errors import DocumentError, Problem, printable
 from llmcap.specs.assumptions import Assumptions, Scales, Statement
 from llmcap.specs.registry import load_as
@@ -21,7 +22,8 @@ Array = NDArray[np.float64]
 #: Spread of the logarithm of a scale before anything is measured: that of configurations around the shipped profiles.
 PRIOR_SPREAD: Final = 0.5
 LOSS_SCALE: Final = 0.1
-_LOWEST, _HIGHEST = 0.05, 20.0
+_HIGHEST = 20.0
+_LOWEST = 1.0 / _HIGHEST
 
 
 def fit_scales(rows: Sequence[MeasuredRow], assumptions: str = "calibrated", engine: str | None = None) -> Scales:
@@ -44,8 +46,6 @@ def fit_scales(rows: Sequence[MeasuredRow], assumptions: str = "calibrated", eng
     Least squares of log(predicted / measured) with soft-L1 loss, and a prior of 1 with a spread of half an e-fold on
     each factor and a narrow one on their ratio, so that one row moves both and many rows move each.
     """
-    from scipy.optimize import least_squares
-
     measured = np.log([r.value for r in rows])
 
     def residual(x: Array) -> Array:
@@ -54,11 +54,8 @@ def fit_scales(rows: Sequence[MeasuredRow], assumptions: str = "calibrated", eng
         error = np.log([p.predicted for p in found]) - measured
         return np.concatenate([error, 0.05 * x / PRIOR_SPREAD, [0.05 * (x[0] - x[1]) / PRIOR_SPREAD]])
 
-    bound = np.log(_HIGHEST)
-    found = least_squares(
-        residual, np.zeros(2), bounds=(np.log(_LOWEST), bound), loss="soft_l1", f_scale=LOSS_SCALE, diff_step=1e-4
-    )
-    prefill, decode = (float(f"{v:.4g}") for v in np.exp(found.x))
+    found = soft_l1_fit(residual, np.zeros(2), np.log(_HIGHEST), LOSS_SCALE)
+    prefill, decode = (float(f"{v:.4g}") for v in np.exp(found))
     return Scales(prefill=prefill, decode=decode)
 
 
