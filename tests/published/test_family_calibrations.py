@@ -132,3 +132,20 @@ def test_an_answer_says_how_little_was_measured() -> None:
     assert "Published benchmarks of the MI300X" in said("mi300x-8x")["kernels of the device"]
     assert "No kernel of" in said("gaudi3-8x")["kernels of the device"]
     assert "kernels of the device" not in said("dgx-h100")
+
+
+@pytest.mark.parametrize("family", ["cdna3", "cdna4", "ampere", "ada", "blackwell-rtx"])
+def test_what_is_called_carried_over_is_the_pooled_kernels(family: str) -> None:
+    own, pooled = (load_as(CalibrationDocument, "calibration", name).document for name in (family, "generic"))
+    whole = [fit for fit in own.fits if fit.note.startswith("carried over")]
+    for fit in own.fits:
+        if fit.operator not in ("gemm", "prefill_attention", "decode_attention", "moe") or fit.rows:
+            continue
+        mine, theirs = (getattr(doc, fit.operator)[fit.dtype].model_dump() for doc in (own, pooled))
+        same = {name: mine[name] == theirs[name] for name in mine if name not in ("low", "high")}
+        assert all(same.values()) == (fit in whole), (fit.operator, fit.dtype)
+        assert (mine["low"], mine["high"]) != (theirs["low"], theirs["high"])
+        if fit not in whole:
+            changed, kept = fit.note.split(" as the sources say")
+            assert set(changed.split(", ")) == {name for name, held in same.items() if not held}
+            assert all(name in kept for name, held in same.items() if held)
