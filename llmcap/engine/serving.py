@@ -16,7 +16,9 @@ from llmcap.engine.cost import Value
 
 Array = NDArray[np.float64]
 _GRID: Final = 40
-_REFINEMENTS: Final = 16
+_FEWEST: Final = 1e-8
+"""Mean of running sequences from which the grid begins: a long prefill may feed a decode of its own very little."""
+_REFINEMENTS: Final = 20
 
 
 def admitted(clients: Value, held: Value) -> tuple[Array, Array]:
@@ -261,8 +263,10 @@ def _crossing(lacking: Callable[[Array], Value], like: Array, most: Value) -> Ar
     where the function is not finite.
     """
     top = np.broadcast_to(np.asarray(most, dtype=np.float64), np.broadcast_shapes(like.shape, np.shape(most)))
-    share = np.linspace(0.0, 1.0, _GRID).reshape(-1, *(1,) * top.ndim)
-    grid = np.concatenate([np.zeros((1, *top.shape)), np.minimum(np.maximum(top, 1.0) ** share, top)])
+    column = (-1, *(1,) * top.ndim)
+    few = np.geomspace(_FEWEST, 1.0, _GRID // 2).reshape(column) + np.zeros_like(top)
+    many = np.maximum(top, 1.0) ** np.linspace(0.0, 1.0, _GRID)[1:].reshape(column)
+    grid = np.minimum(np.concatenate([np.zeros((1, *top.shape)), few, many]), top)
     values = np.asarray(lacking(grid))
     grid = np.broadcast_to(grid, values.shape)
     first = np.argmax(values <= 0.0, axis=0)

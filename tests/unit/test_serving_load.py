@@ -295,6 +295,12 @@ def test_each_pool_sustains_what_its_replicas_do() -> None:
     assert float(a[1]) == pytest.approx(3.0 * float(b[1]))
 
 
+def test_a_long_prefill_feeds_its_decode_hardly_at_all() -> None:
+    found = served(context="1M", output_tokens=2, devices=8, prefill_devices=4, users=3, arrivals="closed")
+    assert found["ttft_s"] > 10.0
+    assert found["requests_per_s"] * found["e2el_s"] == pytest.approx(3.0)
+
+
 def test_pools_may_have_degrees_of_their_own() -> None:
     found = served(devices=8, tp=4, prefill_devices=4, prefill_tp=2, users=4, arrivals="closed")
     assert (found["prefill_tp"], found["prefill_dp"], found["decode_tp"], found["decode_dp"]) == (2, 2, 4, 1)
