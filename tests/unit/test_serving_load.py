@@ -296,7 +296,7 @@ def test_each_pool_sustains_what_its_replicas_do() -> None:
 
 
 def test_a_long_prefill_feeds_its_decode_hardly_at_all() -> None:
-    found = served(context="1M", output_tokens=2, devices=8, prefill_devices=4, users=3, arrivals="closed")
+    found = served(context="1M", output_tokens=2, devices=8, tp=4, prefill_devices=4, users=3, arrivals="closed")
     assert found["ttft_s"] > 10.0
     assert found["requests_per_s"] * found["e2el_s"] == pytest.approx(3.0)
 
