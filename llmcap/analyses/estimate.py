@@ -9,7 +9,7 @@ import numpy as np
 
 from llmcap import __version__
 from llmcap.analyses.evaluate import Columns, Evaluator
-from llmcap.analyses.options import AXES, count, options_from
+from llmcap.analyses.options import count, options_from
 from llmcap.analyses.result import PHASES, RESULT_COLUMNS, TIER_COLUMNS, Estimate, plain, setting_inputs, winner
 from llmcap.analyses.setting import Setting, resolve
 from llmcap.errors import OptionError
@@ -294,8 +294,3 @@ def load_model(name: str) -> Model:
 def load_hardware(name: str) -> Server:
     """A server document by id or path."""
     return load_as(Server, "server", name).document
-
-
-def default_axes() -> dict[str, int | str]:
-    """Defaults of the numeric options."""
-    return dict(AXES)

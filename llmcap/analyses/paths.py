@@ -18,8 +18,6 @@ from llmcap.specs.transfers import LinkBehaviour, Transfers
 
 D = TypeVar("D", bound=Document)
 
-STORAGE_PATHS = ("direct", "bounce")
-
 
 @dataclass(frozen=True, slots=True)
 class Tier:

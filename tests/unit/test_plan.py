@@ -13,7 +13,7 @@ import llmcap
 from llmcap.analyses.options import options_from
 from llmcap.analyses.planning.plan import Plan, plan
 from llmcap.analyses.planning.sensitivity import MACHINE_KNOBS, Knob, tornado, turned
-from llmcap.analyses.planning.solve import first_true, last_true
+from llmcap.analyses.planning.solve import last_true
 from llmcap.analyses.setting import resolve
 from llmcap.errors import OptionError
 from llmcap.specs.hardware import Server
@@ -335,7 +335,5 @@ def test_searches_find_the_turning_point(turning: int) -> None:
 
     assert last_true(below, 1, 1000) == turning
     assert len(asked) < 200
-    assert first_true(lambda x: x >= turning, 1, 1000) == turning
     assert last_true(lambda x: x < 1, 1, 1000) is None
     assert last_true(lambda x: x < 1, 1, 0) is None
-    assert first_true(lambda x: x > 5000, 1, 1000) is None

@@ -34,7 +34,6 @@ PARTS: Final = (
     *(f"gemm {d}" for d in GEMM_DTYPES), *(f"experts {d}" for d in EXPERT_DTYPES),
     "attention", "all_reduce", "other", "floors",
 )  # fmt: skip
-COUNTS: Final = ("steps", "layers", "recurrent", "latent", "experts")
 
 
 @dataclass(frozen=True, slots=True)

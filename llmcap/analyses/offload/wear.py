@@ -6,7 +6,7 @@ amplification of one is assumed and the rating errs on the safe side.
 
 from __future__ import annotations
 
-from typing import Final, Literal, get_args
+from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,7 +16,6 @@ from llmcap.specs.hardware import Drive
 
 Array = NDArray[np.float64]
 WritePolicy = Literal["through", "second-touch", "back"]
-WRITE_POLICIES: Final[tuple[str, ...]] = get_args(WritePolicy)
 
 USED_ONCE: Final = 0.758
 """Share of the blocks of the public Mooncake conversation trace (FAST 2025, 182,790 blocks of 512 tokens) that are

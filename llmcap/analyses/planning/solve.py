@@ -51,15 +51,3 @@ def last_true(holds: Holds, low: int, high: int) -> int | None:
             high = int(points[at])
             low = int(points[at - 1]) if at else low
     return low
-
-
-def first_true(holds: Holds, low: int, high: int) -> int | None:
-    """Smallest whole x in [low, high] from which on something holds; None when not even at `high`.
-
-    >>> first_true(lambda x: x * x >= 2000.0, 1, 1000)
-    45
-    """
-    before = last_true(lambda x: ~holds(x), low, high)
-    if before is None:
-        return low
-    return None if before >= high else before + 1
