@@ -44,9 +44,8 @@ def layout(answer: Estimate) -> str:
     same = {i["weight_dtype"], i["activation_dtype"], i["kv_dtype"], i["attention_dtype"]}
     shown = f"{i['weight_dtype']} throughout" if len(same) == 1 else widths
     policy = "" if i["kv_policy"] == "hybrid" else f", KV policy {i['kv_policy']}"
-    return f"{i['devices']} x {answer.setting.machine.device.name} {' '.join(degrees)}, {shown}{policy}".replace(
-        "  ", " "
-    )
+    what = " ".join([answer.setting.machine.device.name, *degrees])
+    return f"{i['devices']} x {what}, {shown}{policy}"
 
 
 def costs(found: Mapping[str, Any]) -> str:

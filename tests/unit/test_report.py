@@ -26,8 +26,9 @@ from llmcap.report.findings import findings
 from llmcap.report.html import report_html
 from llmcap.report.report_markdown import report_markdown
 from llmcap.report.result_files import MOST_ROWS, read_result
-from llmcap.report.result_report import result_report
+from llmcap.report.result_report import result_report, row_pictures
 from llmcap.report.scenario_report import scenario_report
+from llmcap.report.words import layout
 from llmcap.specs.prices import PriceList
 from llmcap.specs.registry import list_ids, load_as
 from llmcap.specs.scenario import Scenario
@@ -342,9 +343,53 @@ def test_three_sentences_say_what_the_rows_say() -> None:
     ]  # fmt: skip
 
 
+def _served_frame(times: list[float | None], rates: list[float], machines: list[str]) -> pd.DataFrame:
+    """Rows of a sweep over rates: TPOT and TTFT fall from the times, 1,000 tokens a request on eight devices."""
+    answered = [None if time is None else 1000.0 * rate / 8.0 for time, rate in zip(times, rates, strict=True)]
+    return pd.DataFrame(
+        {
+            "hardware": machines, "arrivals_per_s": rates, "ttft_s": [0.5] * len(rates), "tier": "dram",
+            "ttft_reload_s": 0.1, "output_tok_per_s": 100.0, "kv_bytes_total": 1e9, "serving_tpot_s": times,
+            "serving_ttft_s": times, "serving_output_tok_per_s_per_device": answered,
+            "serving_output_tok_per_s_per_user": [None if time is None else 1.0 / time for time in times],
+        }
+    )  # fmt: skip
+
+
+def test_sentences_of_a_steady_state_name_rates_with_their_unit_and_no_case_twice() -> None:
+    served = _served_frame([0.01, 0.02, None], [1.0, 64.0, 128.0], ["a"] * 3)
+    assert findings(served) == [
+        "In steady state tokens come fastest for 1 request/s: a first one after 10 ms, then 10 ms each, 125 tokens/s "
+        "a device. A device gives most for 64 requests/s: a first one after 20 ms, then 20 ms each, 8,000 tokens/s a "
+        "device. 1 of the 3 cases are past saturation or do not fit.",
+    ]
+    alone = findings(_served_frame([0.01, None], [1.0, 64.0], ["a"] * 2))[0]
+    assert alone.count("a first one") == 1
+    assert "tokens come fastest, and a device gives most of them, for 1 request/s: a first one after 10 ms" in alone
+    single = findings(_served_frame([0.01], [1.0], ["a"]))
+    assert single == ["In steady state the first token comes after 10 ms, then 10 ms each, 125 tokens/s a device."]
+
+
+def test_figures_that_arrivals_do_not_change_have_no_axis_of_arrivals() -> None:
+    """Six rates on two machines: the load has curves, time to first token of one request alone and caches do not."""
+    times: list[float | None] = [0.01 * i for i in range(1, 7)] * 2
+    frame = _served_frame(times, [float(i) for i in range(1, 7)] * 2, ["a"] * 6 + ["b"] * 6)
+    drawn = [p for p in row_pictures(frame, "rows.csv") if p is not None]
+    assert [p.name for p in drawn] == ["interactivity", "load"]
+    assert all("arrivals" in p.caption for p in drawn)
+
+
 def test_nothing_fits_is_a_sentence_too() -> None:
     frame = _frame().assign(ttft_s=np.nan, winner=None, limit="capacity")
     assert findings(frame)[0] == "None of the 3 cases fits device memory."
+
+
+@pytest.mark.parametrize(
+    ("devices", "text"),
+    [(1, "1 x NVIDIA H100 SXM5 80 GB, bf16 throughout"), (8, "8 x NVIDIA H100 SXM5 80 GB tp8, bf16 throughout")],
+)
+def test_one_device_has_no_degrees_to_name(devices: int, text: str) -> None:
+    assert layout(llmcap.estimate(model="llama-3.1-8b", hardware="dgx-h100", devices=devices)) == text
 
 
 @pytest.mark.parametrize(
