@@ -8,37 +8,39 @@ from typing import Annotated
 
 import typer
 
-from llmcap.cli.options import OutputFile
+from llmcap.cli.options import OutputFile, RowsEngine, only_with, option
 from llmcap.cli.output import write_text
 from llmcap.errors import OptionError, printable
 
 _PANEL = "What to calibrate from"
 Kernels = Annotated[
     Path | None,
-    typer.Option(
-        "--kernels", metavar="DIR", rich_help_panel=_PANEL,
+    option(
+        _PANEL,
+        "--kernels",
+        metavar="DIR",
         help="Folder of kernel measurements; -o names the folder for the calibration documents.",
     ),
-]  # fmt: skip
+]
 Measured = Annotated[
     Path | None,
-    typer.Option(
-        "--measured", metavar="FILE", rich_help_panel=_PANEL,
+    option(
+        _PANEL,
+        "--measured",
+        metavar="FILE",
         help="CSV of one's own end-to-end measurements, one row or more; -o names the assumptions document, to be used "
         "as --assumptions FILE.",
     ),
-]  # fmt: skip
+]
 Engines = Annotated[
     Path | None,
-    typer.Option(
-        "--engines", metavar="DIR", rich_help_panel=_PANEL,
+    option(
+        _PANEL,
+        "--engines",
+        metavar="DIR",
         help="Folder of measured rows to fit the shipped engine profiles to, with errors held out (minutes); -o names "
         "the folder for engines/*.yaml and held_out.json.",
     ),
-]  # fmt: skip
-Engine = Annotated[
-    str | None,
-    typer.Option("--engine", metavar="ID|FILE", help="With --measured: one engine profile for all rows."),
 ]
 Assumptions = Annotated[
     str | None,
@@ -47,7 +49,7 @@ Assumptions = Annotated[
 
 
 def calibrate(
-    kernels: Kernels = None, measured: Measured = None, engines: Engines = None, engine: Engine = None,
+    kernels: Kernels = None, measured: Measured = None, engines: Engines = None, engine: RowsEngine = None,
     assumptions: Assumptions = None, output: OutputFile = None,
 ) -> None:  # fmt: skip
     """Fit parameters to measurements: kernels of a device, or two factors for one's own machine.
@@ -59,8 +61,8 @@ def calibrate(
     if sum(given is not None for given in (kernels, measured, engines)) != 1:
         one = "give one of --kernels DIR, --measured FILE and --engines DIR"
         raise OptionError("--measured", one, "for example --measured mine.csv")
-    if measured is None and (engine is not None or assumptions is not None):
-        raise OptionError("--engine" if engine else "--assumptions", "goes with --measured", "leave it out")
+    if measured is None:
+        only_with("--measured", engine=engine, assumptions=assumptions)
     if kernels is not None:
         _kernels(kernels, output)
     elif engines is not None:

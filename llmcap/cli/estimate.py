@@ -16,6 +16,7 @@ from llmcap.cli.options import (
     Prices,
     chosen_format,
     help_of,
+    option,
     with_case_options,
 )
 from llmcap.cli.output import write_file, write_text
@@ -24,12 +25,8 @@ from llmcap.errors import OptionError, printable
 if TYPE_CHECKING:
     from llmcap.analyses.result import Estimate
 
-CasesFile = Annotated[
-    Path | None, typer.Option("--cases", metavar="FILE", help=help_of("cases"), rich_help_panel="Output")
-]
-PlotFile = Annotated[
-    Path | None, typer.Option("--plot", metavar="FILE", help=help_of("plot"), rich_help_panel="Output")
-]
+CasesFile = Annotated[Path | None, option("Output", "--cases", metavar="FILE", help=help_of("cases"))]
+PlotFile = Annotated[Path | None, option("Output", "--plot", metavar="FILE", help=help_of("plot"))]
 
 
 @with_case_options(under_load=True)

@@ -7,17 +7,19 @@ from typing import Annotated, Any
 
 import typer
 
-from llmcap.cli.options import Format, OutputFile, chosen_format, with_case_options
+from llmcap.cli.options import Format, OutputFile, chosen_format, option, with_case_options
 from llmcap.cli.output import page_width, write_text
 
 Term = Annotated[
     str | None,
-    typer.Option(
-        "--term", metavar="all|prefill|decode|kv|tier:NAME", help="What to derive: end-to-end latency (all, the "
+    option(
+        "Output",
+        "--term",
+        metavar="all|prefill|decode|kv|tier:NAME",
+        help="What to derive: end-to-end latency (all, the "
         "default), time to first token, decode, the bytes of the KV cache, or a reload from a tier.",
-        rich_help_panel="Output",
     ),
-]  # fmt: skip
+]
 
 
 @with_case_options()

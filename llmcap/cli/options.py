@@ -61,6 +61,11 @@ _FLAGS: Final = {"tiers": "--tier"}
 _LISTS: Final = "; counts may be written 1M, 128Ki or 250k"
 
 
+def option(panel: str, *names: str, metavar: str | None = None, help: str) -> Any:
+    """An option on a panel of its command's help page."""
+    return typer.Option(*names, metavar=metavar, help=help, rich_help_panel=panel)
+
+
 def help_of(name: str) -> str:
     """Help of an option, from the glossary, with its default."""
     text = GLOSSARY[name].text
@@ -74,40 +79,53 @@ def case_option(name: str, help_text: str | None = None) -> Any:
     """Annotated type of one option of a case."""
     metavar, panel = _CASE[name] if name in _CASE else _LOAD[name]
     flag = _FLAGS.get(name, "--" + name.replace("_", "-"))
-    option = typer.Option(flag, metavar=metavar, help=help_text or help_of(name), rich_help_panel=panel)
-    return Annotated[list[str] | None if name in _REPEATED else str | None, option]
+    made = option(panel, flag, metavar=metavar, help=help_text or help_of(name))
+    return Annotated[list[str] | None if name in _REPEATED else str | None, made]
 
 
 Format = Annotated[
     str | None,
-    typer.Option("--format", metavar="|".join(FORMATS), help=help_of("format"), rich_help_panel="Output"),
+    option("Output", "--format", metavar="|".join(FORMATS), help=help_of("format")),
 ]
 SheetFormat = Annotated[
     str | None,
-    typer.Option(
+    option(
+        "Output",
         "--format",
         metavar="|".join(SHEET_FORMATS),
         help="Form of the answer: table for people, json for programs (default: table).",
-        rich_help_panel="Output",
     ),
 ]
-OutputFile = Annotated[
-    Path | None, typer.Option("--output", "-o", metavar="FILE", help=help_of("output"), rich_help_panel="Output")
-]
-
-
-def _money(flag: str, metavar: str, help_text: str) -> Any:
-    return typer.Option(flag, metavar=metavar, help=help_text, rich_help_panel="Money")
+OutputFile = Annotated[Path | None, option("Output", "--output", "-o", metavar="FILE", help=help_of("output"))]
 
 
 Prices = Annotated[
-    str | None, _money("--prices", "ID|FILE", "Price list, such as hyperscaler-2026-04: adds power, energy and cost.")
+    str | None,
+    option(
+        "Money",
+        "--prices",
+        metavar="ID|FILE",
+        help="Price list, such as hyperscaler-2026-04: adds power, energy and cost.",
+    ),
 ]
 GpuHour = Annotated[
     str | None,
-    _money("--price-gpu-hour", "USD", "One hour of one device; power on top with --price-kwh, else included."),
+    option(
+        "Money",
+        "--price-gpu-hour",
+        metavar="USD",
+        help="One hour of one device; power on top with --price-kwh, else included.",
+    ),
 ]
-Kwh = Annotated[str | None, _money("--price-kwh", "USD", "One kWh.")]
+Kwh = Annotated[str | None, option("Money", "--price-kwh", metavar="USD", help="One kWh.")]
+Override = Annotated[
+    str | None,
+    option("Scenario", "--override", metavar="NAME", help="Lay a named override of the scenario over its base."),
+]
+RowsEngine = Annotated[
+    str | None,
+    typer.Option("--engine", metavar="ID|FILE", help="With --measured: one engine profile for all rows."),
+]
 
 
 def with_case_options(
@@ -189,3 +207,16 @@ def chosen_format(value: str | None, default: str = "table", allowed: tuple[str,
         hint = f"{did_you_mean(plain, allowed)} choose one of {', '.join(allowed)}".strip()
         raise OptionError("--format", f"'{printable(value, 40)}' is not a format of this command", hint)
     return plain
+
+
+def only_with(flag: str, **others: object) -> None:
+    """Refuse options that belong to one which was not given.
+
+    Raises
+    ------
+    OptionError
+        Naming the first of `others` that is not None.
+    """
+    for name, value in others.items():
+        if value is not None:
+            raise OptionError("--" + name.replace("_", "-"), f"goes with {flag}", "leave it out")

@@ -7,40 +7,41 @@ from typing import Annotated, Any
 
 import typer
 
-from llmcap.cli.options import Format, GpuHour, Kwh, OutputFile, Prices, chosen_format, with_case_options
+from llmcap.cli.options import Format, GpuHour, Kwh, OutputFile, Prices, chosen_format, option, with_case_options
 from llmcap.cli.output import page_width, write_text
 from llmcap.errors import OptionError
 
 _QUESTION, _OBJECTIVES = "Question (one of these)", "Objectives"
 
-
-def _asks(flag: str, help_text: str) -> Any:
-    return typer.Option(flag, help=help_text, rich_help_panel=_QUESTION)
-
-
-def _extra(flag: str, metavar: str, help_text: str, panel: str) -> Any:
-    return typer.Option(flag, metavar=metavar, help=help_text, rich_help_panel=panel)
-
-
-UsersMax = Annotated[bool, _asks("--users-max", "Most users active at once.")]
-DevicesMin = Annotated[bool, _asks("--devices-min", "Fewest devices for the users.")]
-DramMin = Annotated[bool, _asks("--dram-min", "Least DRAM of each server that keeps all --sessions.")]
-DrivesMin = Annotated[bool, _asks("--drives-min", "Fewest drives of each server that keep all --sessions.")]
+UsersMax = Annotated[bool, option(_QUESTION, "--users-max", help="Most users active at once.")]
+DevicesMin = Annotated[bool, option(_QUESTION, "--devices-min", help="Fewest devices for the users.")]
+DramMin = Annotated[bool, option(_QUESTION, "--dram-min", help="Least DRAM of each server that keeps all --sessions.")]
+DrivesMin = Annotated[
+    bool, option(_QUESTION, "--drives-min", help="Fewest drives of each server that keep all --sessions.")
+]
 BandwidthFor = Annotated[
-    str | None, _extra("--bandwidth-for", "TIER", "Bandwidth that a tier needs to meet --ttft.", _QUESTION)
+    str | None, option(_QUESTION, "--bandwidth-for", metavar="TIER", help="Bandwidth that a tier needs to meet --ttft.")
 ]
-Cheapest = Annotated[bool, _asks("--cheapest", "Machine of the catalogue that meets the objectives for least money.")]
+Cheapest = Annotated[
+    bool, option(_QUESTION, "--cheapest", help="Machine of the catalogue that meets the objectives for least money.")
+]
 Ttft = Annotated[
-    str | None, _extra("--ttft", "TIME", "Longest time to first token of the last user, such as 2s.", _OBJECTIVES)
+    str | None,
+    option(_OBJECTIVES, "--ttft", metavar="TIME", help="Longest time to first token of the last user, such as 2s."),
 ]
-Tpot = Annotated[str | None, _extra("--tpot", "TIME", "Longest time per output token, such as 50ms.", _OBJECTIVES)]
+Tpot = Annotated[
+    str | None, option(_OBJECTIVES, "--tpot", metavar="TIME", help="Longest time per output token, such as 50ms.")
+]
 FromTier = Annotated[
     str | None,
-    _extra("--from-tier", "TIER", "Prefixes (--cached-tokens, or all) are reloaded from this tier.", _OBJECTIVES),
+    option(
+        _OBJECTIVES,
+        "--from-tier",
+        metavar="TIER",
+        help="Prefixes (--cached-tokens, or all) are reloaded from this tier.",
+    ),
 ]
-NoSensitivity = Annotated[
-    bool, typer.Option("--no-sensitivity", help="Leave out what moves the answer.", rich_help_panel="Output")
-]
+NoSensitivity = Annotated[bool, option("Output", "--no-sensitivity", help="Leave out what moves the answer.")]
 
 
 @with_case_options()

@@ -11,17 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from llmcap.cli.options import Format, OutputFile, chosen_format, with_case_options
+from llmcap.cli.options import Format, OutputFile, chosen_format, option, with_case_options
 from llmcap.cli.output import write_file, write_text
 from llmcap.errors import printable
 
 if TYPE_CHECKING:
     from llmcap.analyses.replays.traces import Progress
-
-
-def _extra(flag: str, metavar: str, help_text: str) -> Any:
-    return typer.Option(flag, metavar=metavar, help=help_text, rich_help_panel="Trace")
-
 
 TraceFile = Annotated[
     Path | None,
@@ -32,32 +27,49 @@ TraceFile = Annotated[
 ]
 Generate = Annotated[
     str | None,
-    _extra(
-        "--generate", "NAME=N,...",
-        "Make a trace up instead: users=1000,turns=8,system=2k,message=300,answer=250,think=60s,span=1h,seed=0.",
+    option(
+        "Trace",
+        "--generate",
+        metavar="NAME=N,...",
+        help="Make a trace up instead: users=1000,turns=8,system=2k,message=300,answer=250,think=60s,span=1h,seed=0.",
     ),
-]  # fmt: skip
-WriteTrace = Annotated[Path | None, _extra("--write-trace", "FILE", "Also write the trace as JSON lines (.gz packs).")]
-BlockTokens = Annotated[str | None, _extra("--block-tokens", "N", "Tokens of a block of the trace (default: 512).")]
-Capacities = Annotated[
-    str | None, _extra("--capacities", "N,...", "Blocks at which the hit ratio is told (default: 1-2-5 steps).")
 ]
-Window = Annotated[str | None, _extra("--window", "TIME", "Peaks are means over this time (default: 60s).")]
+WriteTrace = Annotated[
+    Path | None,
+    option("Trace", "--write-trace", metavar="FILE", help="Also write the trace as JSON lines (.gz packs)."),
+]
+BlockTokens = Annotated[
+    str | None, option("Trace", "--block-tokens", metavar="N", help="Tokens of a block of the trace (default: 512).")
+]
+Capacities = Annotated[
+    str | None,
+    option(
+        "Trace", "--capacities", metavar="N,...", help="Blocks at which the hit ratio is told (default: 1-2-5 steps)."
+    ),
+]
+Window = Annotated[
+    str | None, option("Trace", "--window", metavar="TIME", help="Peaks are means over this time (default: 60s).")
+]
 MaxBadLines = Annotated[
     str | None,
-    _extra("--max-bad-lines", "N|SHARE", "Malformed lines that are skipped; more refuse the trace (default: 1%)."),
+    option(
+        "Trace",
+        "--max-bad-lines",
+        metavar="N|SHARE",
+        help="Malformed lines that are skipped; more refuse the trace (default: 1%).",
+    ),
 ]
 TimeUnit = Annotated[
-    str | None, _extra("--time-unit", "ms|s", "Unit of numeric timestamps in JSON lines (default: ms).")
+    str | None,
+    option("Trace", "--time-unit", metavar="ms|s", help="Unit of numeric timestamps in JSON lines (default: ms)."),
 ]
 
 PlotFile = Annotated[
     Path | None,
-    typer.Option(
-        "--plot", metavar="FILE", help="Also draw hits against capacity, with the tiers (.png, .svg, .pdf).",
-        rich_help_panel="Output",
+    option(
+        "Output", "--plot", metavar="FILE", help="Also draw hits against capacity, with the tiers (.png, .svg, .pdf)."
     ),
-]  # fmt: skip
+]
 
 
 @with_case_options(leave_out=("users", "context", "output_tokens", "cached_tokens", "sessions"))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from llmcap.cli.options import chosen_format
+from llmcap.cli.options import Override, chosen_format, option
 from llmcap.cli.output import write_file, write_text
 from llmcap.errors import OptionError, printable
 
@@ -18,43 +18,36 @@ if TYPE_CHECKING:
 
 FORMATS = ("html", "md")
 
-
-def _option(*names: str, metavar: str, help: str, panel: str) -> Any:
-    return typer.Option(*names, metavar=metavar, help=help, rich_help_panel=panel)
-
-
 Source = Annotated[
     str, typer.Argument(metavar="SOURCE", help="Scenario (an id or a YAML file), or a result: .json, .csv, .parquet.")
 ]
 Output = Annotated[
     Path | None,
-    _option(
-        "--output", "-o", metavar="FILE", panel="Output",
+    option(
+        "Output",
+        "--output",
+        "-o",
+        metavar="FILE",
         help="File to write, .html or .md (figures in a folder beside it); without it the text goes to stdout.",
     ),
-]  # fmt: skip
+]
 Form = Annotated[
     str | None,
-    _option("--format", metavar="html|md", help="Form, if the file's name does not tell (default: html).",
-            panel="Output"),
-]  # fmt: skip
+    option("Output", "--format", metavar="html|md", help="Form, if the file's name does not tell (default: html)."),
+]
 Sets = Annotated[
     list[str] | None,
-    _option(
-        "--set", metavar="NAME=VALUES", panel="Scenario",
+    option(
+        "Scenario",
+        "--set",
+        metavar="NAME=VALUES",
         help="Replace or add an option or axis of the scenario: users=1,10,100. May be repeated.",
     ),
-]  # fmt: skip
-Override = Annotated[
-    str | None,
-    _option("--override", metavar="NAME", help="Lay a named override of the scenario over its base.",
-            panel="Scenario"),
-]  # fmt: skip
+]
 Prices = Annotated[
     str | None,
-    _option("--prices", metavar="ID|FILE", help="Price list: adds the cost of a million output tokens.",
-            panel="Scenario"),
-]  # fmt: skip
+    option("Scenario", "--prices", metavar="ID|FILE", help="Price list: adds the cost of a million output tokens."),
+]
 
 
 def report(

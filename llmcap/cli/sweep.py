@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from llmcap.cli.options import chosen_format
+from llmcap.cli.options import Override, chosen_format, option
 from llmcap.errors import OptionError, printable
 
 if TYPE_CHECKING:
@@ -20,17 +20,12 @@ if TYPE_CHECKING:
     from llmcap.report.sweep_files import Job
     from llmcap.specs.scenario import Scenario
 
-
-def _option(panel: str, *names: str, metavar: str | None = None, help: str) -> Any:
-    return typer.Option(*names, metavar=metavar, help=help, rich_help_panel=panel)
-
-
 ScenarioName = Annotated[
     str | None, typer.Argument(metavar="[SCENARIO]", help="Id of a shipped scenario, or a YAML file.")
 ]
 Output = Annotated[
     Path | None,
-    _option(
+    option(
         "Output",
         "--output",
         "-o",
@@ -40,56 +35,60 @@ Output = Annotated[
 ]
 FileFormat = Annotated[
     str | None,
-    _option(
-        "Output", "--format", metavar="parquet|csv|json",
+    option(
+        "Output",
+        "--format",
+        metavar="parquet|csv|json",
         help="Form of a file whose name does not tell; json: the size under --dry-run as JSON.",
     ),
-]  # fmt: skip
+]
 Sets = Annotated[
     list[str] | None,
-    _option(
-        "Scenario", "--set", metavar="NAME=VALUES",
+    option(
+        "Scenario",
+        "--set",
+        metavar="NAME=VALUES",
         help="Replace or add an option or axis: users=1,10,100 or 'context=log 1k..1M 40 points'. May be repeated.",
     ),
-]  # fmt: skip
-Override = Annotated[
-    str | None,
-    _option("Scenario", "--override", metavar="NAME", help="Lay a named override of the scenario over its base."),
 ]
-Limit = Annotated[str | None, _option("Scenario", "--limit", metavar="N", help="Only the first N points of the grid.")]
+Limit = Annotated[str | None, option("Scenario", "--limit", metavar="N", help="Only the first N points of the grid.")]
 From = Annotated[
-    Path | None, _option("Scenario", "--from", metavar="FILE", help="Repeat the sweep of a .meta.json, byte for byte.")
+    Path | None, option("Scenario", "--from", metavar="FILE", help="Repeat the sweep of a .meta.json, byte for byte.")
 ]
-DryRun = Annotated[bool, _option("Running", "--dry-run", help="Tell the size and stop.")]
-Resume = Annotated[bool, _option("Running", "--resume", help="Continue a sweep that was interrupted.")]
+DryRun = Annotated[bool, option("Running", "--dry-run", help="Tell the size and stop.")]
+Resume = Annotated[bool, option("Running", "--resume", help="Continue a sweep that was interrupted.")]
 Workers = Annotated[
     str | None,
-    _option("Running", "--workers", metavar="N", help="Local processes (default: two threads of this one)."),
+    option("Running", "--workers", metavar="N", help="Local processes (default: two threads of this one)."),
 ]
 Scheduler = Annotated[
     str | None,
-    _option(
-        "Running", "--scheduler", metavar="ADDRESS",
+    option(
+        "Running",
+        "--scheduler",
+        metavar="ADDRESS",
         help="Dask scheduler such as tcp://host:8786; the output is then a folder of Parquet parts.",
     ),
-]  # fmt: skip
+]
 ChunkCases = Annotated[
     str | None,
-    _option(
+    option(
         "Running", "--chunk-cases", metavar="N", help="Cases evaluated together; bounds the memory (default: 131072)."
     ),
 ]
 Plot = Annotated[
     list[str] | None,
-    _option(
-        "Output", "--plot", metavar="KIND[=FILE]",
+    option(
+        "Output",
+        "--plot",
+        metavar="KIND[=FILE]",
         help="Also draw a figure (.png, .svg, .pdf; default: SCENARIO-KIND.png): prefill, cache, reload, tiers, "
         "break-even, roofline, pareto, memory, interactivity and load of a steady state, or cost with --prices. May be "
         "repeated.",
     ),
-]  # fmt: skip
-Prices = Annotated[str | None, _option("Output", "--prices", metavar="ID|FILE", help="Price list for --plot cost.")]
-Quiet = Annotated[bool, _option("Running", "--quiet", "-q", help="No size and no progress on stderr.")]
+]
+Prices = Annotated[str | None, option("Output", "--prices", metavar="ID|FILE", help="Price list for --plot cost.")]
+Quiet = Annotated[bool, option("Running", "--quiet", "-q", help="No size and no progress on stderr.")]
 
 
 def sweep(

@@ -7,69 +7,88 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
-from llmcap.cli.options import Format, OutputFile, chosen_format, with_case_options
+from llmcap.cli.options import Format, OutputFile, chosen_format, option, with_case_options
 from llmcap.cli.output import write_text
 from llmcap.errors import printable
 
 _LOAD, _TRAFFIC = "Load", "Traffic, wear and money"
 
-
-def _extra(flag: str, metavar: str, help_text: str, panel: str = _TRAFFIC) -> Any:
-    return typer.Option(flag, metavar=metavar, help=help_text, rich_help_panel=panel)
-
-
 Hit = Annotated[
     str | None,
-    _extra(
-        "--hit",
-        "SHARE,...",
-        "Cached share of each context, instead of --cached-tokens: 0.9 or 50%,90%; 1 is all.",
+    option(
         _LOAD,
+        "--hit",
+        metavar="SHARE,...",
+        help="Cached share of each context, instead of --cached-tokens: 0.9 or 50%,90%; 1 is all.",
     ),
 ]
 SharedTokens = Annotated[
     str | None,
-    _extra(
-        "--shared-tokens", "N", "First tokens that all users have in common: held, loaded and computed once.", _LOAD
+    option(
+        _LOAD,
+        "--shared-tokens",
+        metavar="N",
+        help="First tokens that all users have in common: held, loaded and computed once.",
     ),
 ]
 Returns = Annotated[
     str | None,
-    _extra(
-        "--returns", "uniform|zipf:S", "Which of the --sessions come back (default: uniform; zipf is zipf:1).", _LOAD
+    option(
+        _LOAD,
+        "--returns",
+        metavar="uniform|zipf:S",
+        help="Which of the --sessions come back (default: uniform; zipf is zipf:1).",
     ),
 ]
 Arrivals = Annotated[
-    str | None, _extra("--arrivals", "N", "Requests a second, at random: adds waiting, wear, and savings a day.")
+    str | None,
+    option(
+        _TRAFFIC, "--arrivals", metavar="N", help="Requests a second, at random: adds waiting, wear, and savings a day."
+    ),
 ]
 Discipline = Annotated[
     str | None,
-    _extra("--discipline", "sharing|fcfs", "How a tier serves several reloads at once (default: sharing)."),
+    option(
+        _TRAFFIC,
+        "--discipline",
+        metavar="sharing|fcfs",
+        help="How a tier serves several reloads at once (default: sharing).",
+    ),
 ]
 WritePolicy = Annotated[
     str | None,
-    _extra(
-        "--write-policy", "through|second-touch|back", "What is written to the drives (default: through: everything)."
+    option(
+        _TRAFFIC,
+        "--write-policy",
+        metavar="through|second-touch|back",
+        help="What is written to the drives (default: through: everything).",
     ),
 ]
 UsedOnce = Annotated[
     str | None,
-    _extra("--used-once", "SHARE", "Share of the state that nobody asks for again, for second-touch (default: 0.758)."),
+    option(
+        _TRAFFIC,
+        "--used-once",
+        metavar="SHARE",
+        help="Share of the state that nobody asks for again, for second-touch (default: 0.758).",
+    ),
 ]
 Prices = Annotated[
-    str | None, _extra("--prices", "ID|FILE", "Price list, such as hyperscaler-2026-04: adds energy and cost.")
+    str | None,
+    option(
+        _TRAFFIC, "--prices", metavar="ID|FILE", help="Price list, such as hyperscaler-2026-04: adds energy and cost."
+    ),
 ]
 
 MlperfConfig = Annotated[
     Path | None,
-    typer.Option(
-        "--mlperf-config", metavar="FILE",
+    option(
+        "Output",
+        "--mlperf-config",
+        metavar="FILE",
         help="Also write the model and its tiers as configuration of the KV cache benchmark of MLPerf Storage.",
-        rich_help_panel="Output",
     ),
-]  # fmt: skip
+]
 
 
 @with_case_options(

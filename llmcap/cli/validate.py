@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from llmcap.cli.options import Format, OutputFile, chosen_format
+from llmcap.cli.options import Format, OutputFile, RowsEngine, chosen_format, only_with, option
 from llmcap.cli.output import write_text
 from llmcap.errors import OptionError
 
@@ -17,34 +17,29 @@ DEFAULT_SUITE = "million-token-context"
 
 Suite = Annotated[
     str | None,
-    typer.Option(
-        "--suite", metavar="ID|FILE",
-        help=f"Published claims to judge (default: {DEFAULT_SUITE}).",
-        rich_help_panel="What to validate",
+    option(
+        "What to validate", "--suite", metavar="ID|FILE", help=f"Published claims to judge (default: {DEFAULT_SUITE})."
     ),
-]  # fmt: skip
+]
 
 Measured = Annotated[
     str | None,
-    typer.Option(
-        "--measured", metavar="FILE|shipped",
+    option(
+        "What to validate",
+        "--measured",
+        metavar="FILE|shipped",
         help="CSV of measured values to predict, or the shipped measurements; -o FILE.csv writes each row with its "
         "prediction.",
-        rich_help_panel="What to validate",
     ),
-]  # fmt: skip
+]
 Assumptions = Annotated[
     str | None,
     typer.Option("--assumptions", metavar="ID|FILE", help="With --measured: assumption set (default: calibrated)."),
 ]
-Engine = Annotated[
-    str | None,
-    typer.Option("--engine", metavar="ID|FILE", help="With --measured: one engine profile for all rows."),
-]
 
 
 def validate(
-    suite: Suite = None, measured: Measured = None, assumptions: Assumptions = None, engine: Engine = None,
+    suite: Suite = None, measured: Measured = None, assumptions: Assumptions = None, engine: RowsEngine = None,
     form: Format = None, output: OutputFile = None,
 ) -> None:  # fmt: skip
     """Hold published figures against the model: which stand, which do not, and why.
@@ -61,8 +56,7 @@ def validate(
             write_text(table, output)
         write_text(text, None)
         return
-    if assumptions is not None or engine is not None:
-        raise OptionError("--assumptions" if assumptions else "--engine", "goes with --measured", "leave it out")
+    only_with("--measured", assumptions=assumptions, engine=engine)
     write_text(_suite(suite or DEFAULT_SUITE, chosen_format(form), to_file=output is not None), output)
 
 
