@@ -279,10 +279,13 @@ def format_flop_rate(x: float) -> str:
 
 
 def format_rate(x: float, unit: str) -> str:
-    """A rate in `unit`: '112 GB/s' where the unit takes prefixes, '1,230 tok/s' elsewhere."""
+    """A rate in `unit`: '112 GB/s' where the unit takes prefixes, '1,230 tok/s' elsewhere, '1 request/s'."""
     if unit in ("B/s", "bit/s", "FLOP/s", "FLOP", "W"):
         return format_si(x, unit)
-    return f"{_three_digits(x)} {unit}" if math.isfinite(x) else "n/a"
+    if not math.isfinite(x):
+        return "n/a"
+    shown = _three_digits(x)
+    return f"{shown} {unit.replace('s/', '/', 1) if shown == '1' else unit}"
 
 
 def format_seconds(x: float) -> str:

@@ -135,7 +135,9 @@ def quantity(name: str, value: float) -> str:
         return format_rate(value, "B/s")
     if unit == "tokens/s":
         return format_rate(value, "tokens/s")
-    if name in ("mfu", "mbu") or name.endswith(("_ratio", "share")):
+    if name in ("arrivals_per_s", "serving_requests_per_s", "serving_saturation_requests_per_s"):
+        return format_rate(value, "requests/s")
+    if name in ("mfu", "mbu") or name.endswith(("_ratio", "share", "utilisation")):
         return f"{value:.1%}".replace("%", " %")
     if name == "speedup":
         return f"{value:,.0f}x" if value >= 10 else f"{value:.2g}x"

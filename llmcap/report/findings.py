@@ -9,7 +9,7 @@ from llmcap.report.claims_page import tally
 from llmcap.report.figures.series import cases_of, label_for, telling, varying
 from llmcap.report.figures.style import tier_name
 from llmcap.report.tables import Row
-from llmcap.units import format_bytes, format_count, format_seconds
+from llmcap.units import format_bytes, format_count, format_rate, format_seconds
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,9 +57,14 @@ def _served(cases: pd.DataFrame, names: list[str]) -> list[str]:
 
     def told(row: Any) -> str:
         first, each = (format_seconds(row[f"serving_{name}_s"]) for name in ("ttft", "tpot"))
-        per_device = f"{row['serving_output_tok_per_s_per_device']:,.3g} tokens/s a device"
+        per_device = f"{format_rate(row['serving_output_tok_per_s_per_device'], 'tokens/s')} a device"
         return f"a first one after {first}, then {each} each, {per_device}"
 
+    if not names:
+        return [f"In steady state {told(most)}.{past}".replace("a first one", "the first token comes", 1)]
+    if fastest.name == most.name:
+        both = "In steady state tokens come fastest, and a device gives most of them, for"
+        return [f"{both} {_case(most, names)}: {told(most)}.{past}"]
     return [
         f"In steady state tokens come fastest for {_case(fastest, names)}: {told(fastest)}. A device gives most for "
         f"{_case(most, names)}: {told(most)}.{past}"

@@ -18,7 +18,7 @@ from llmcap.errors import OptionError, did_you_mean, printable
 from llmcap.report.document import Picture
 from llmcap.report.figures import bars, context, loads, maps, operators, sweeps
 from llmcap.report.figures.estimate import footer
-from llmcap.report.figures.series import cases_of, label_for, numeric_axis, shown_of, varying
+from llmcap.report.figures.series import LOADS, cases_of, label_for, numeric_axis, shown_of, telling, varying
 from llmcap.report.figures.style import axis_label, label_of, new_figure, put_footer, short_count, tier_name
 from llmcap.report.words import question, seconds
 from llmcap.units import format_bytes, format_seconds
@@ -107,8 +107,9 @@ def _prefill(material: Material) -> Picture:
 
 
 def _bars(material: Material) -> Picture:
-    cases = cases_of(material.frame).head(MOST_BARS)
-    names = varying(cases) or ["model"]
+    cases = cases_of(material.frame)
+    names = telling(cases, varying(cases), "ttft_s") or ["model"]
+    cases = cases.drop_duplicates(names).head(MOST_BARS)
     labels = [label_for(names, tuple(row)) for row in cases[names].itertuples(index=False)]
     figure, axes = new_figure()
     bars.time_bars(axes, cases.assign(label=labels))
@@ -218,7 +219,7 @@ def _pareto(material: Material) -> Picture | None:
     used = material.example.inputs["assumptions"]
     frame = material.frame[material.frame["assumptions"] == used]
     cases = cases_of(frame).dropna(subset=["ttft_s", "output_tok_per_s"])
-    if len(cases) < 4 or cases["ttft_s"].nunique() < 3:
+    if len(cases.drop_duplicates(["ttft_s", "output_tok_per_s"])) < 4 or cases["ttft_s"].nunique() < 3:
         return None
     figure, axes = new_figure()
     front = loads.pareto(axes, frame)
@@ -236,7 +237,7 @@ def _pareto(material: Material) -> Picture | None:
 def _interactivity(material: Material) -> Picture | None:
     from llmcap.report.figures import serving
 
-    load = numeric_axis(material.frame, ("users", "arrivals_per_s"))
+    load = numeric_axis(material.frame, LOADS)
     if serving.USER not in material.frame.columns or load is None:
         return None
     figure, axes = new_figure()
@@ -250,7 +251,7 @@ def _interactivity(material: Material) -> Picture | None:
 def _load(material: Material) -> Picture | None:
     from llmcap.report.figures import serving
 
-    load = numeric_axis(material.frame, ("users", "arrivals_per_s"))
+    load = numeric_axis(material.frame, LOADS)
     if "serving_ttft_s" not in material.frame.columns or load is None:
         return None
     figure, axes = new_figure()

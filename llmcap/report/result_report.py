@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 from llmcap.errors import DocumentError, Problem, printable
 from llmcap.report.claims_page import tally
 from llmcap.report.document import Assumption, Picture, Report, Table, table_of
-from llmcap.report.figures import bars, context, loads, maps, sweeps
+from llmcap.report.figures import bars, context, loads, maps, serving, sweeps
 from llmcap.report.figures.replay import hits_figure
-from llmcap.report.figures.series import INPUTS, cases_of, numeric_axis, shown_of, spread, varying
+from llmcap.report.figures.series import INPUTS, LOADS, Lines, cases_of, numeric_axis, shown_of, spread, varying
 from llmcap.report.figures.style import axis_label, new_figure, put_footer, styled, tier_name
 from llmcap.report.findings import findings
 from llmcap.report.result_files import Result
@@ -118,7 +118,7 @@ def row_pictures(frame: pd.DataFrame, name: str) -> list[Picture | None]:
     x = numeric_axis(frame)
     columns = set(frame.columns)
     foot = f"Rows of {name}."
-    found: list[Picture | None] = []
+    found: list[Picture | None] = _served(frame, foot)
     if x is not None:
         for column, draw in (("ttft_s", sweeps.first_token_time), ("kv_bytes_total", sweeps.cache_size)):
             if column in columns:
@@ -126,9 +126,8 @@ def row_pictures(frame: pd.DataFrame, name: str) -> list[Picture | None]:
                 shown = draw(axes, frame, x)
                 put_footer(figure, foot)
                 what = axis_label(column).split(" [")[0]
-                said = f"Line chart with {len(shown.lines)} of {shown.total} lines."
                 caption = f"{what[:1].upper()}{what[1:]} against {axis_label(x)}{shown_of(shown)}."
-                found.append(Picture(column, caption, said, figure))
+                found.append(Picture(column, caption, _drawn(shown), figure))
         if {"tier", "ttft_reload_s"} <= columns and frame["ttft_reload_s"].notna().any():
             figure, axes = new_figure()
             shown = sweeps.reload_time(axes, frame, x)
@@ -137,13 +136,39 @@ def row_pictures(frame: pd.DataFrame, name: str) -> list[Picture | None]:
             found.append(Picture("tiers", caption, "Line chart, a line for each tier.", figure))
         found.append(_against_reload(frame, foot))
     found.append(_map(frame, foot))
-    if {"ttft_s", "output_tok_per_s"} <= columns and len(cases_of(frame)) >= 4:
+    both = ["ttft_s", "output_tok_per_s"]
+    if set(both) <= columns and len(cases_of(frame).drop_duplicates(both)) >= 4:
         figure, axes = new_figure()
         front = loads.pareto(axes, frame)
         put_footer(figure, foot)
         said = f"Scatter chart of {len(cases_of(frame))} cases; {len(front)} are on the front."
         found.append(Picture("pareto", "Time to first token against output rate.", said, figure))
     return found
+
+
+def _served(frame: pd.DataFrame, foot: str) -> list[Picture | None]:
+    """The steady state as the load grows."""
+    load = numeric_axis(frame, LOADS)
+    if load is None:
+        return []
+    found: list[Picture | None] = []
+    if {serving.USER, serving.DEVICE} <= set(frame.columns):
+        figure, axes = new_figure()
+        shown = serving.interactivity(axes, frame, load)
+        put_footer(figure, foot)
+        caption = f"Tokens a second of a device against those of a user, along {axis_label(load)}{shown_of(shown)}."
+        found.append(Picture("interactivity", caption, _drawn(shown), figure))
+    if "serving_ttft_s" in frame.columns:
+        figure, axes = new_figure()
+        shown = serving.first_token_served(axes, frame, load)
+        put_footer(figure, foot)
+        caption = f"Mean time to first token against {axis_label(load)}{shown_of(shown)}."
+        found.append(Picture("load", caption, _drawn(shown), figure))
+    return found
+
+
+def _drawn(shown: Lines) -> str:
+    return f"Line chart with {len(shown.lines)} of {shown.total} lines."
 
 
 def _against_reload(frame: pd.DataFrame, foot: str) -> Picture | None:

@@ -399,7 +399,8 @@ def test_one_device_has_no_degrees_to_name(devices: int, text: str) -> None:
         ("speedup", 305.2, "305x"), ("speedup", 1.26, "1.3x"), ("users", 1000.0, "1,000"),
         ("context_tokens", 1_000_000.0, "1M"), ("read_bytes_per_s", 1.12e11, "112 GB/s"), ("strange", 0.5, "0.5"),
         ("usd_per_million_output_tokens", 1.5, "1.5 USD"), ("written_bytes_per_s", 2e9, "2 GB/s"),
-        ("wait_s", 2.0, "2 s"),
+        ("wait_s", 2.0, "2 s"), ("serving_utilisation", 0.8219, "82.2 %"), ("arrivals_per_s", 1.0, "1 request/s"),
+        ("serving_saturation_requests_per_s", 4.22, "4.22 requests/s"),
     ],
 )  # fmt: skip
 def test_numbers_carry_their_unit(name: str, value: float, text: str) -> None:

@@ -267,6 +267,9 @@ def test_rates_for_people() -> None:
     assert format_rate(112e9, "B/s") == "112 GB/s"
     assert format_rate(1234.5, "tok/s") == "1,230 tok/s"
     assert format_rate(0.01234, "tok/s") == "0.0123 tok/s"
+    assert format_rate(1.0, "requests/s") == "1 request/s"
+    assert format_rate(1.004, "tokens/s") == "1 token/s"
+    assert format_rate(1.5, "requests/s") == "1.5 requests/s"
     assert format_flop_rate(2.25e15) == "2.25 PFLOP/s"
 
 

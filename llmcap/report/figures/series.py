@@ -19,11 +19,12 @@ INPUTS: Final = (
     "arrivals_per_s", "sessions", "users", "new_tokens", "context_tokens", "cached_tokens", "output_tokens",
     "chunk_tokens",
 )  # fmt: skip
-#: Numbers that can be an axis, the most telling first.
+#: Numbers that can be an axis, the most telling first. Arrivals move the steady state alone, which has figures of its
+#: own along LOADS.
 NUMBERS: Final = (
-    "context_tokens", "users", "arrivals_per_s", "sessions", "cached_tokens", "output_tokens", "drives", "dram",
-    "devices",
+    "context_tokens", "users", "sessions", "cached_tokens", "output_tokens", "drives", "dram", "devices",
 )  # fmt: skip
+LOADS: Final = ("users", "arrivals_per_s")
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from llmcap.errors import OptionError, printable
 from llmcap.glossary import GLOSSARY
-from llmcap.units import format_bytes, format_seconds
+from llmcap.units import format_bytes, format_rate, format_seconds
 
 # A first run, or a home that cannot be written to, is no reason for messages beside the answer.
 if logging.getLogger("matplotlib").level == logging.NOTSET:
@@ -321,6 +321,8 @@ def shown_value(name: str, value: Any) -> str:
         return f"{entry.label} {format_seconds(float(value))}"
     if name == "users":
         return "1 user" if value == 1 else f"{int(value):,} users"
+    if name == "arrivals_per_s":
+        return format_rate(float(value), "requests/s")
     if name == "sessions":
         return "1 session" if value == 1 else f"{int(value):,} sessions"
     if name in ("context_tokens", "output_tokens", "cached_tokens", "new_tokens"):
