@@ -301,32 +301,3 @@ def tokens_per_step(acceptance: Value, drafted: int) -> Array:
     """
     a = np.asarray(acceptance, dtype=np.float64)
     return np.asarray(np.sum(np.power(a[..., None], np.arange(drafted + 1)), axis=-1))
-
-
-def speculative_tpot(verify: Value, draft: Value, acceptance: Value, drafted: int) -> Array:
-    """Time per token with speculation: one verifying step and k drafting ones over the tokens they yield. [s]
-
-    Examples
-    --------
-    >>> round(float(speculative_tpot(0.012, 0.001, 0.7, 3)), 6)
-    0.005922
-    """
-    return np.asarray((verify + drafted * draft) / tokens_per_step(acceptance, drafted))
-
-
-def disaggregated_rate(
-    prefill: Value, prefill_replicas: Value, decode: Value, running: Value, output: Value, decode_replicas: Value
-) -> Array:
-    """Requests a second of split prefill and decode pools: the slower of the two. [1/s]
-
-    The prefill pool finishes n / P, the decode pool n B / (o D); caches move over the network meanwhile and add to the
-    first token, not to the rate.
-
-    Examples
-    --------
-    >>> float(disaggregated_rate(0.1, 2, 0.01, 50, 100, 1))
-    20.0
-    """
-    return np.asarray(
-        np.minimum(prefill_replicas / prefill, decode_replicas * running / (np.maximum(output, 1.0) * decode))
-    )

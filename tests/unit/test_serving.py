@@ -100,12 +100,6 @@ def test_speculation_yields_what_enumerating_acceptances_gives(drafted: int) -> 
     assert float(serving.tokens_per_step(a, drafted)) == pytest.approx(expected)
 
 
-def test_disaggregation_is_as_fast_as_its_slower_pool() -> None:
-    slow_decode = serving.disaggregated_rate(0.1, 4, 0.02, 50, 100, 1)
-    slow_prefill = serving.disaggregated_rate(0.1, 1, 0.02, 50, 100, 8)
-    assert (float(slow_decode), float(slow_prefill)) == (pytest.approx(25.0), pytest.approx(10.0))
-
-
 def test_more_clients_are_never_faster_and_never_fewer_tokens() -> None:
     c = np.array([1.0, 4.0, 16.0, 64.0, 256.0])
     found = model().closed_loop(c, 1000, 0, 500)
