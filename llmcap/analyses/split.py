@@ -32,6 +32,8 @@ _AROUND: Final = np.array([-512, -64, -16, -4, -3, -2, -1, 0, 1, 2, 3, 4, 16, 64
 _BETWEEN: Final = np.arange(1.0, 16.0) / 16.0
 _STEEP: Final = 1e20
 """A rise that lets no token pass. [s]"""
+_FLAT: Final = 1e-6
+"""Least rise of a step's time from one token to all, over the latter, that the inverse resolves. [1]"""
 _HARDLY: Final = 1e-3
 """No token, and not less than none after rounding. [tokens]"""
 _NONE: Final = np.zeros((), np.float32)
@@ -52,7 +54,7 @@ class SplitSolver:
         # The last step's time inverted: how many tokens at each of many equidistant times, and the rise from there. No
         # token before the first one's time, and the whole chunk behind the last cell.
         table = prefill.last["serial"]
-        self._cell = max(float(table[-1] - table[1]), 1e-300) / _CELLS
+        self._cell = max(float(table[-1] - table[1]), _FLAT * float(table[-1]), 1e-30) / _CELLS
         self._begin = float(table[1]) - self._cell
         edges = float(table[1]) + self._cell * np.arange(_CELLS + 1.0)
         places = np.interp(edges, np.maximum.accumulate(table[1:]), np.arange(1.0, table.size))
@@ -60,7 +62,7 @@ class SplitSolver:
         self._place = _half(np.concatenate(([_HARDLY], places)))
         self._rise = _half(np.concatenate(([_STEEP], rises, [_STEEP])))
         # Nearly all of the table is a line: its later half, drawn on to zero tokens.
-        half = table.size // 2
+        half = min(table.size // 2, table.size - 2)
         self._token = max(float(table[-1] - table[half]) / (table.size - 1 - half), 1e-300)
         self._ahead = float(table[-1]) - self._token * (table.size - 1) - self._begin
 

@@ -27,6 +27,8 @@ SETTINGS = {
     "sparse latent": Options(model="deepseek-v3.2", hardware="dgx-h200", tp=1, ep=8, chunk_tokens=1000),
     "recurrent": Options(model="qwen3-next-80b-a3b", chunk_tokens=256),
     "all-full": Options(chunk_tokens=256, kv_policy="all-full"),
+    "one token a step": Options(chunk_tokens=1),
+    "two tokens a step": Options(chunk_tokens=2),
     "small": Options(model="llama-3.1-8b", hardware="dgx-h100", devices=1, chunk_tokens=333),
 }
 
