@@ -61,6 +61,18 @@ def test_held_out_errors(what: str, engine: str, metric: str, median: float) -> 
     assert held_out()[what, engine, metric]["median_ape"] <= median
 
 
+@pytest.mark.parametrize("split", ["second", "third"])
+@pytest.mark.parametrize(("metric", "median"), [("tpot_s", 0.10), ("ttft_s", 0.20)])
+def test_errors_do_not_hang_on_the_split(split: str, metric: str, median: float) -> None:
+    assert held_out()[f"configuration, {split} split", "all under load", metric]["median_ape"] <= median
+
+
+@pytest.mark.parametrize("metric", ["tpot_s", "ttft_s"])
+@pytest.mark.parametrize("what", ["configuration", "configuration, second split", "configuration, third split"])
+def test_bands_hold_about_eight_of_ten_rows_that_they_were_set_without(what: str, metric: str) -> None:
+    assert 0.72 <= held_out()[what, "all under load", metric]["coverage"] <= 0.86
+
+
 def test_nine_tenths_of_held_out_tpot_rows_are_within_a_third() -> None:
     assert held_out()["configuration", "all under load", "tpot_s"]["p90_ape"] <= 0.30
 

@@ -188,9 +188,9 @@ class Composition:
         return total
 
 
-def fold(row: MeasuredRow, folds: int = FOLDS) -> int:
-    """The fold of a row's configuration, by a hash that does not depend on the other rows."""
-    return int(hashlib.sha256(row.configuration.encode()).hexdigest()[:8], 16) % folds
+def fold(row: MeasuredRow, folds: int = FOLDS, salt: str = "") -> int:
+    """The fold of a row's configuration, by a hash that does not depend on the other rows; a salt makes another one."""
+    return int(hashlib.sha256((salt + row.configuration).encode()).hexdigest()[:8], 16) % folds
 
 
 def weights(rows: Sequence[MeasuredRow]) -> Array:

@@ -200,6 +200,29 @@ def band(error: Array) -> dict[str, float]:
     return {"low": min(float(f"{low:.3g}"), 1.0), "high": max(float(f"{high:.3g}"), 1.0)}
 
 
+def in_bands(rows: Sequence[MeasuredRow], error: Array, key: Callable[[MeasuredRow], Any]) -> NDArray[np.bool_]:
+    """Which rows lie in bands set by the other groups that `key` makes, array (n,).
+
+    Parameters
+    ----------
+    rows, error
+        Of one profile, as `held_out_errors` returns them.
+    """
+    kinds, keys = np.array([_band_of(r.metric) for r in rows]), np.array([str(key(r)) for r in rows])
+    found = np.zeros(len(rows), dtype=bool)
+    for kind, k in sorted(set(zip(kinds.tolist(), keys.tolist(), strict=True))):
+        same = kinds == kind
+        here, rest = same & (keys == k), same & (keys != k)
+        ends = band(error[rest if rest.any() else same])
+        ratio = np.exp(-error[here])
+        found[here] = (ends["low"] <= ratio) & (ratio <= ends["high"])
+    return found
+
+
+def _band_of(metric: str) -> str:
+    return "throughput" if metric in _RATES else metric.removesuffix("_s")
+
+
 def document(
     engine: Mapping[str, Any], p: Array, rows: Sequence[MeasuredRow], error: Array, times: Mapping[Phase, OwnTimes]
 ) -> dict[str, Any]:
@@ -220,8 +243,8 @@ def document(
     for phase, own in times.items():
         low, high, _ = overhead_band(own, (found[phase]["low"], found[phase]["high"]))
         found[phase] = found[phase] | {"low": low, "high": high}
-    for name, metrics in (("tpot", ("tpot_s",)), ("ttft", ("ttft_s",)), ("throughput", _RATES)):
-        these = error[[r.metric in metrics for r in rows]]
+    for name in ("tpot", "ttft", "throughput"):
+        these = error[[_band_of(r.metric) == name for r in rows]]
         if these.size:
             found["serving"][name] = band(these)
     return found

@@ -23,6 +23,7 @@ from llmcap.analyses.accuracy.engine_recipes import (
     fit_profile,
     fits_without,
     held_out_errors,
+    in_bands,
     phase_times,
 )
 from llmcap.analyses.accuracy.estimate_bands import OwnTimes, overhead_band
@@ -32,10 +33,16 @@ from llmcap.specs.engine import Engine
 from llmcap.specs.registry import find, shipped_root
 
 Array = NDArray[np.float64]
+Hits = NDArray[np.bool_]
+Part = tuple[str, tuple[MeasuredRow, ...], Array, Hits]
+"""A profile, the rows held out, log of predicted over measured, and whether they lie in bands set without them."""
 
-#: What is held out together. Leaving out a model or a machine tells how a fit carries over.
+#: What is held out together. Leaving out a model or a machine tells how a fit carries over, other splits of the
+#: configurations what a figure owes to the split.
 HOLD_OUTS: Final[dict[str, Callable[[MeasuredRow], Any]]] = {
     "configuration": fold,
+    "configuration, second split": lambda row: fold(row, salt="second"),
+    "configuration, third split": lambda row: fold(row, salt="third"),
     "model": lambda row: row.model,
     "machine": lambda row: row.hardware,
 }
@@ -86,7 +93,7 @@ def refit(files: Sequence[Path], report: Callable[[str], None]) -> tuple[dict[st
     """
     rows = rows_of(files)
     documents: dict[str, str] = {}
-    parts: dict[str, list[tuple[str, tuple[MeasuredRow, ...], Array]]] = {name: [] for name in HOLD_OUTS}
+    parts: dict[str, list[Part]] = {name: [] for name in HOLD_OUTS}
     table: list[dict[str, Any]] = []
     bands: list[dict[str, Any]] = []
     for engine in RECIPES:
@@ -98,8 +105,9 @@ def refit(files: Sequence[Path], report: Callable[[str], None]) -> tuple[dict[st
             report(f"fitting {engine} with each {name} left out in turn")
             fits = fits_without(engine, rows, key)
             used, error = held_out_errors(engine, rows, key, fits)
-            table += _lines(name, engine, used, error)
-            parts[name].append((engine, used, error))
+            inside = in_bands(used, error, key)
+            table += _lines(name, engine, used, error, inside)
+            parts[name].append((engine, used, error, inside))
             if name == "configuration":
                 plain = _plain(find("engine", engine))
                 times = phase_times(engine, plain, rows, scalars, fits)
@@ -129,47 +137,53 @@ def _band_line(engine: str, phase: str, own: OwnTimes, old: Mapping[str, Any]) -
     }  # fmt: skip
 
 
-def _joined(parts: Sequence[tuple[str, tuple[MeasuredRow, ...], Array]]) -> tuple[tuple[MeasuredRow, ...], Array]:
+def _joined(parts: Sequence[Part]) -> tuple[tuple[MeasuredRow, ...], Array, Hits]:
     """TTFT and TPOT rows of the engines under load."""
-    load = [(used, error) for engine, used, error in parts if engine in _UNDER_LOAD]
-    rows = tuple(r for used, _ in load for r in used)
-    error = np.concatenate([e for _, e in load]) if load else np.zeros(0)
-    return _where(rows, error, lambda r: r.metric in ("tpot_s", "ttft_s"))
+    load = [part[1:] for part in parts if part[0] in _UNDER_LOAD]
+    rows = tuple(r for used, _, _ in load for r in used)
+    error = np.concatenate([e for _, e, _ in load]) if load else np.zeros(0)
+    inside = np.concatenate([h for _, _, h in load]) if load else np.zeros(0, dtype=bool)
+    return _where(rows, error, inside, lambda r: r.metric in ("tpot_s", "ttft_s"))
 
 
 def _where(
-    rows: Sequence[MeasuredRow], error: Array, wanted: Callable[[MeasuredRow], bool]
-) -> tuple[tuple[MeasuredRow, ...], Array]:
+    rows: Sequence[MeasuredRow], error: Array, inside: Hits, wanted: Callable[[MeasuredRow], bool]
+) -> tuple[tuple[MeasuredRow, ...], Array, Hits]:
     chosen = np.array([wanted(r) for r in rows], dtype=bool)
-    return tuple(r for r, c in zip(rows, chosen, strict=True) if c), error[chosen]
+    return tuple(r for r, c in zip(rows, chosen, strict=True) if c), error[chosen], inside[chosen]
 
 
-def _further(parts: Sequence[tuple[str, tuple[MeasuredRow, ...], Array]]) -> list[dict[str, Any]]:
+def _further(parts: Sequence[Part]) -> list[dict[str, Any]]:
     """Lines for light load, and with one known row per configuration."""
-    rows, error = _joined(parts)
+    rows, error, inside = _joined(parts)
     found = [
         _line("configuration, one row known", "all under load", metric, after_one_row(rows, error, metric))
         for metric in ("tpot_s", "ttft_s")
         if rows
     ]
     for engine in (*_UNDER_LOAD, "all under load"):
-        mine, e = _where(rows, error, lambda r, engine=engine: engine in (r.engine, "all under load"))  # type: ignore[misc]
-        found += _lines("configuration, c <= 64", engine, *_where(mine, e, lambda r: r.concurrency <= 64.0))
+        light = _where(
+            rows, error, inside,
+            lambda r, engine=engine: engine in (r.engine, "all under load") and r.concurrency <= 64.0,  # type: ignore[misc]
+        )  # fmt: skip
+        found += _lines("configuration, c <= 64", engine, *light)
     return found
 
 
-def _lines(name: str, engine: str, rows: Sequence[MeasuredRow], error: Array) -> list[dict[str, Any]]:
+def _lines(name: str, engine: str, rows: Sequence[MeasuredRow], error: Array, inside: Hits) -> list[dict[str, Any]]:
     metrics = np.array([r.metric for r in rows])
-    return [_line(name, engine, str(m), error[metrics == m]) for m in np.unique(metrics)]
+    return [_line(name, engine, str(m), error[metrics == m], inside[metrics == m]) for m in np.unique(metrics)]
 
 
-def _line(name: str, engine: str, metric: str, error: Array) -> dict[str, Any]:
+def _line(name: str, engine: str, metric: str, error: Array, inside: Hits | None = None) -> dict[str, Any]:
     ratio = np.exp(error)
     ape = np.abs(ratio - 1.0)
-    figures: Mapping[str, float] = {
+    figures: dict[str, float] = {
         "median_ape": float(np.median(ape)), "p90_ape": float(np.quantile(ape, 0.9)),
         "median_bias": float(np.median(ratio) - 1.0),
     }  # fmt: skip
+    if inside is not None:
+        figures["coverage"] = float(np.mean(inside))
     return {"held_out": name, "engine": engine, "metric": metric, "rows": int(error.size)} | {
         k: float(f"{v:.3g}") for k, v in figures.items()
     }
