@@ -65,21 +65,29 @@ class Device(Document):
         return self
 
 
+class Module(Document):
+    """A part behind PCIe lanes that keeps bytes: what drives and memory modules have in common."""
+
+    name: str
+    vendor: str
+    interface: str
+    """For example 'PCIe Gen5 x4' or 'CXL 2.0 over PCIe Gen5 x8'."""
+    capacity: Bytes
+    read: BytesPerSecond
+    """Of long sequential reads, by datasheet; for memory that of the link, one direction."""
+    write: BytesPerSecond
+    power: Watts | None = None
+    price: Dollars | None = None
+    sources: tuple[Source, ...]
+    notes: str = ""
+
+
 @register("drive")
-class Drive(Document):
+class Drive(Module):
     """One NVMe drive."""
 
     schema_name: ClassVar[str] = "llmcap.drive/1"
 
-    id: str
-    name: str
-    vendor: str
-    interface: str
-    """For example 'PCIe Gen5 x4'."""
-    capacity: Bytes
-    read: BytesPerSecond
-    """Sequential read, by datasheet."""
-    write: BytesPerSecond
     random_read: PerSecond | None = None
     """4 KiB random reads a second."""
     random_write: PerSecond | None = None
@@ -88,10 +96,6 @@ class Drive(Document):
     dwpd: float | None = Field(default=None, gt=0)
     """Rated drive writes per day over `warranty_years`."""
     warranty_years: float = Field(default=5, gt=0)
-    power: Watts | None = None
-    price: Dollars | None = None
-    sources: tuple[Source, ...]
-    notes: str = ""
 
 
 @register("nic")
@@ -132,25 +136,12 @@ class Store(Document):
 
 
 @register("expander")
-class Expander(Document):
+class Expander(Module):
     """One CXL memory module: memory of the host beyond its own channels."""
 
     schema_name: ClassVar[str] = "llmcap.expander/1"
 
-    id: str
-    name: str
-    vendor: str
-    interface: str
-    """For example 'CXL 2.0 over PCIe Gen5 x8'."""
-    capacity: Bytes
-    read: BytesPerSecond
-    """Of the link, one direction."""
-    write: BytesPerSecond
     latency: Seconds
-    power: Watts | None = None
-    price: Dollars | None = None
-    sources: tuple[Source, ...]
-    notes: str = ""
 
 
 class ScaleUp(Part):
