@@ -20,10 +20,15 @@ def measured_page(summary: Mapping[str, Any], table: Sequence[Mapping[str, Any]]
         "",
         plain_table([{"metric": m, **shown(e)} for m, e in summary["metrics"].items()], right=_SHOWN).rstrip(),
     ]
+    if not summary["metrics"]:
+        lines = lines[:1]
     for by in dict.fromkeys(g["by"] for g in summary["groups"]):
         here = [g for g in summary["groups"] if g["by"] == by]
         rows = [{"metric": g["metric"], by: g["group"] or "-", **shown(g)} for g in here]
         lines += ["", f"By {by}", plain_table(rows, right=_SHOWN).rstrip()]
+    if summary["without_profile"]:
+        lines += ["", "Engines without a profile of their own, predicted as vllm unless --engine says otherwise"]
+        lines += [f"  {e['rows']:5d}  {e['engine']}" for e in summary["without_profile"]]
     worst = worst_rows(table)
     if worst:
         lines += ["", "Furthest off", plain_table(worst, right=("measured", "predicted", "ratio")).rstrip()]

@@ -16,6 +16,7 @@ from llmcap.analyses.accuracy.measured import Prediction, errors, predict, summa
 from llmcap.analyses.accuracy.measured_rows import COLUMNS, engine_profile, measured_row, read_rows, unusable
 from llmcap.analyses.accuracy.own_scales import fit_scales, own_assumptions
 from llmcap.errors import DocumentError
+from llmcap.report.measured_page import measured_page
 from llmcap.specs.assumptions import Scales
 from llmcap.specs.base import dump_document
 
@@ -42,7 +43,9 @@ def write(path: Path, *rows: dict[str, str]) -> Path:
         ("vLLM PD-disagg", "", "vllm"), ("vLLM (2023, Splitwise paper)", "", "vllm-2023"),
         ("SGLang PD-disagg + DeepEP", "", "sglang"), ("trtllm", "", "tensorrt-llm"),
         ("trtllm", "1.2.0rc6.post2", "tensorrt-llm"), ("TensorRT-LLM (PyTorch backend)", "1.0", "tensorrt-llm"),
-        ("TensorRT-LLM", "0.17", "tensorrt-llm-0"), ("TensorRT-LLM/Triton", "0.14", "tensorrt-llm-0"),
+        ("TensorRT-LLM", "0.17", "tensorrt-llm-0"), ("TensorRT-LLM", "v0.20", "tensorrt-llm-0"),
+        ("trtllm", "v1.0", "tensorrt-llm"), ("TensorRT-LLM", "", "tensorrt-llm-0"),
+        ("TensorRT-LLM/Triton", "0.14", "tensorrt-llm-0"),
         ("gpt-fast", "", "tensorrt-llm-0"), ("Meta", "", "vllm"), ("", "", "vllm"),
     ],
 )  # fmt: skip
@@ -143,7 +146,14 @@ def test_a_prompt_that_waits_for_steps_has_its_first_token_that_much_later() -> 
     assert late - early == pytest.approx(20.0 * tpot, rel=1e-9)
 
 
+def test_an_engine_that_no_profile_knows_is_named(tmp_path: Path) -> None:
+    found, _ = validate_file(write(tmp_path / "a.csv", {}, {"engine": ""}, {"engine": "lmdeploy"}, {"engine": "TGI"}))
+    assert found["without_profile"] == [{"engine": "TGI", "rows": 1}, {"engine": "lmdeploy", "rows": 1}]
+    assert "1  lmdeploy" in measured_page(found, [])
+
+
 def test_batches_and_saturation_are_told_by_source_and_load() -> None:
+    assert measured_row(ROW | {"source": "my gpt-fast at home"}).protocol == "fixed"
     assert measured_row(ROW | {"source": "Mutinifni/splitwise-sim data"}).protocol == "batch"
     assert measured_row(ROW | {"metric": "ttft_s", "osl": "1"}).protocol == "batch"
     assert measured_row(ROW | {"metric": "output_tok_per_s", "concurrency": "max"}).protocol == "saturated"

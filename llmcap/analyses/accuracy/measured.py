@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from llmcap.analyses.accuracy.measured_rows import MeasuredRow, read_rows
+from llmcap.analyses.accuracy.measured_rows import MeasuredRow, has_profile, read_rows
 from llmcap.analyses.options import options_from
 from llmcap.analyses.serving.bands import bands
 from llmcap.analyses.serving.steady_state import ServingModel
@@ -150,13 +151,15 @@ def _metric(row: MeasuredRow, answer: dict[str, float], devices: int) -> float:
 
 
 def summary(rows: int, predictions: Sequence[Prediction], skipped: dict[str, int]) -> dict[str, Any]:
-    """Counts, skipped rows with reasons, and errors by metric and group; errors are fractions."""
+    """Counts, skipped rows with reasons, engines taken for another, errors by metric and group as fractions."""
     measured = [p for p in predictions if p.row.value > 0.0]
     metrics = sorted({p.row.metric for p in measured})
+    strange = Counter(name for p in predictions if not has_profile(name := p.row.cells.get("engine", "")))
     return {
         "rows": rows,
         "predicted": len(predictions),
         "skipped": [{"reason": r, "rows": n} for r, n in sorted(skipped.items(), key=lambda item: -item[1])],
+        "without_profile": [{"engine": name, "rows": n} for name, n in sorted(strange.items())],
         "metrics": {m: errors([p for p in measured if p.row.metric == m]) for m in metrics},
         "groups": [g for m in metrics for g in groups([p for p in measured if p.row.metric == m], m)],
     }

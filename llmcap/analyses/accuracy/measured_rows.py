@@ -39,10 +39,12 @@ _STRUCTURE: Final = ("devices", "tp", "pp", "dp", "ep", "cp")
 #: of the nominal ones, 0.9 on average.
 _SPREAD_LENGTHS: Final = {(1024.0, 1024.0), (8192.0, 1024.0), (1024.0, 8192.0)}
 _SPREAD_MEAN: Final = 0.9
-#: Sources (by part of their name) that ran one batch from start to end.
+#: Sources (by the beginning of their name) that ran one batch from start to end.
 _BATCHES: Final = (
-    "splitwise", "source/performance.md", "blogs/h200launch", "blogs/falcon180b", "llm-inference-bench", "gpt-fast",
-    "single_node_decodeonly",
+    "mutinifni/splitwise-sim ", "nvidia/tensorrt-llm docs/source/performance.md ",
+    "nvidia/tensorrt-llm docs/source/blogs/h200launch.md ",
+    "nvidia/tensorrt-llm docs/source/blogs/falcon180b-h200.md ", "argonne-lcf/llm-inference-bench ",
+    "pytorch-labs/gpt-fast ", "semianalysisai/inferencex experimental/single_node_decodeonly/",
 )  # fmt: skip
 
 
@@ -88,7 +90,8 @@ def engine_profile(engine: str, version: str = "") -> str:
     """The profile that a source's name of an engine stands for.
 
     The rule, first match: vLLM of 2023 (Splitwise) `vllm-2023`; names with vllm `vllm`; with sglang `sglang`; TensorRT
-    and trtllm by version, 0.x `tensorrt-llm-0`, otherwise `tensorrt-llm`; anything else the default profile `vllm`.
+    and trtllm by version, 0.x `tensorrt-llm-0`, otherwise `tensorrt-llm`; without a version TensorRT-LLM is taken for
+    0.x, as in the collections of its years, and trtllm for 1.x; anything else the default profile `vllm`.
 
     Examples
     --------
@@ -97,15 +100,20 @@ def engine_profile(engine: str, version: str = "") -> str:
     >>> engine_profile("TensorRT-LLM", "0.17"), engine_profile("trtllm", "1.2.0rc2"), engine_profile("Meta")
     ('tensorrt-llm-0', 'tensorrt-llm', 'vllm')
     """
-    name = engine.lower()
+    name, version = engine.lower(), version.strip().lower().removeprefix("v")
     if "vllm" in name:
         return "vllm-2023" if "2023" in name else "vllm"
     if "sglang" in name:
         return "sglang"
     if "trtllm" in name or "tensorrt" in name or "gpt-fast" in name:
-        old = version.strip().startswith("0.") or (not version.strip() and "trtllm" not in name)
+        old = version.startswith("0.") or (not version and "trtllm" not in name)
         return "tensorrt-llm-0" if old or "gpt-fast" in name else "tensorrt-llm"
     return "vllm"
+
+
+def has_profile(engine: str) -> bool:
+    """Whether a source's name of an engine stands for a profile of that engine, and not for the default one."""
+    return not engine or any(part in engine.lower() for part in ("vllm", "sglang", "trtllm", "tensorrt", "gpt-fast"))
 
 
 def read_rows(path: Path) -> tuple[list[MeasuredRow], dict[str, int], list[dict[str, str]]]:
@@ -164,7 +172,8 @@ def unusable(row: dict[str, str]) -> str | None:
         return "quality C: excluded, the reason stands in its notes"
     metric = row.get("metric", "")
     if metric not in METRICS:
-        return f"unknown metric '{printable(metric, 40)}'"
+        meant = did_you_mean(metric, METRICS) or f"one of {', '.join(METRICS)}"
+        return f"unknown metric '{printable(metric, 40)}': {meant}"
     load = row.get("concurrency", "").lower()
     throughput = metric.endswith(("_per_s", "_per_device"))
     if load not in ("", "max") and not _is_number(load):
@@ -217,7 +226,7 @@ def _protocol(row: dict[str, str], isl: float, osl: float, concurrency: float) -
     source = row.get("source", "").lower()
     if math.isnan(concurrency):
         return "saturated"
-    if any(part in source for part in _BATCHES) or osl <= 1.0:
+    if source.startswith(_BATCHES) or osl <= 1.0:
         return "batch"
     if "silicon_sample" in source and row.get("date") and (isl, osl) in _SPREAD_LENGTHS:
         return "spread"
