@@ -256,7 +256,8 @@ def _arrivals(value: object) -> str | float:
     """ "together", "closed", or a rate. [1/s]"""
     plain = str(value).strip().lower()
     if plain.replace(".", "", 1).isdecimal():
-        raise OptionError("--arrivals", f"'{printable(plain, 40)}' has no unit", f"write '{printable(plain, 40)}/s'")
+        meant = printable(plain, 40) if plain.strip("0.") else "2"
+        raise OptionError("--arrivals", f"'{printable(plain, 40)}' has no unit", f"write '{meant}/s'")
     if plain in ARRIVALS:
         return plain
     try:
@@ -265,9 +266,11 @@ def _arrivals(value: object) -> str | float:
         if not any(ch.isdigit() for ch in plain):
             raise OptionError(
                 "--arrivals", f"unknown arrivals '{printable(value, 40)}'",
-                f"{did_you_mean(plain, ARRIVALS)} One of {', '.join(ARRIVALS)}, or a rate such as 2/s".strip(),
+                f"{did_you_mean(plain, ARRIVALS)} one of {', '.join(ARRIVALS)}, or a rate such as 2/s".strip(),
             ) from None  # fmt: skip
-        raise OptionError("--arrivals", error.message, error.hint.replace("3.3 M/s", "2/s")) from None
+        raise OptionError(
+            "--arrivals", error.message, f"{error.hint.replace('3.3 M/s', '2/s')}, '120/min' or '500/h'"
+        ) from None
 
 
 def _fraction(name: str, value: object) -> float:
@@ -282,7 +285,7 @@ def _choice(name: str, value: str, choices: tuple[str, ...]) -> str:
     if plain not in choices:
         raise OptionError(
             option_name(name), f"unknown {name.replace('_', ' ')} '{printable(value, 40)}'",
-            (did_you_mean(plain, choices) + f" One of {', '.join(choices)}").strip(),
+            (did_you_mean(plain, choices) + f" one of {', '.join(choices)}").strip(),
         )  # fmt: skip
     return plain
 

@@ -282,7 +282,8 @@ def _first_sentence(text: str | None) -> str:
 def _usage(error: Any) -> int:
     text = str(error.message) if getattr(error, "possibilities", None) else error.format_message()
     near = list(getattr(error, "possibilities", None) or ())
-    hint = f" Did you mean {near[0]}?" if near else ""
+    elsewhere = _takers(str(getattr(error, "option_name", "")))
+    hint = f" {elsewhere}." if elsewhere else f" Did you mean {near[0]}?" if near else ""
     ctx = getattr(error, "ctx", None)
     if type(error).__name__ == "NoArgsIsHelpError":
         typer.echo(error.format_message(), err=True)
@@ -290,6 +291,19 @@ def _usage(error: Any) -> int:
     where = f" See '{ctx.command_path} --help'." if ctx is not None else ""
     text = printable(text.strip(), 1000, keep="\n")
     return _fail(f"{text if text.endswith('.') else text + '.'}{hint}{where}", 2)
+
+
+def _takers(option: str) -> str:
+    """Which other commands take an option, as a sentence without its full stop; an empty text where none does.
+
+    Imports every command: an error has the time for it.
+    """
+    if not option.startswith("--"):
+        return ""
+    found = [name for name in COMMANDS if any(option in getattr(p, "opts", ()) for p in command(name).params)]
+    if not found:
+        return ""
+    return f"It is an option of {', '.join(f'llmcap {name}' for name in found)}"
 
 
 def _fail(text: str, status: int) -> int:

@@ -311,9 +311,14 @@ def _plot(kinds: list[str], prices: str | None, job: Job, output: Path | None, s
 
 
 def _list_scenarios() -> None:
+    import textwrap
+    from itertools import zip_longest
+
+    from llmcap.cli.output import page_width
     from llmcap.specs.registry import list_ids, load_as
     from llmcap.specs.scenario import Scenario
 
     for identity in list_ids("scenario"):
         document: Any = load_as(Scenario, "scenario", identity).document
-        print(f"{identity:<28} {document.question}")
+        lines = textwrap.wrap(" ".join(document.question.split()), max(page_width() - 34, 30))
+        print("\n".join(f"{name:<33} {line}" for name, line in zip_longest([identity], lines, fillvalue="")))

@@ -8,7 +8,9 @@ from typing import Any, Final
 
 from llmcap.analyses.explaining.compare import Comparison
 from llmcap.glossary import GLOSSARY
+from llmcap.report.markdown import unmarked
 from llmcap.report.tables import Row, markdown_text, plain_table
+from llmcap.report.words import layout, question
 from llmcap.units import format_bytes, format_rate, format_seconds, format_si
 
 NONE: Final = "-"
@@ -32,16 +34,36 @@ def compare_page(sides: Comparison, width: int = 120) -> str:
     told = [textwrap.fill(f"{row['text']}.", width, subsequent_indent="  ") for row in sides.reasons]
     notes = [f"{v.name}: {v.estimate.warnings[-1]}" for v in sides.variants if not v.estimate.fits]
     told += [textwrap.fill(f"{note}.", width, subsequent_indent="  ") for note in notes]
-    return "\n".join([*blocks, textwrap.fill(_LEGEND, width) + "\n", *(["\n".join(told) + "\n"] if told else [])])
+    head = "".join(textwrap.fill(line, width, subsequent_indent="  ") + "\n" for line in _asked(sides))
+    legend = textwrap.fill(_LEGEND, width) + "\n"
+    return "\n".join([*([head] if head else []), *blocks, legend, *(["\n".join(told) + "\n"] if told else [])])
 
 
 def compare_markdown(sides: Comparison) -> str:
     """The same in Markdown."""
     told = "".join(f"- {row['text']}.\n" for row in sides.reasons)
-    return "\n".join([markdown_text(_lines(sides, range(len(sides.variants)))), _LEGEND + "\n", told])
+    head = "".join(f"{unmarked(line)}\n\n" for line in _asked(sides)).removesuffix("\n")
+    return "\n".join([head, markdown_text(_lines(sides, range(len(sides.variants)))), _LEGEND + "\n", told])
 
 
 _LEGEND: Final = "In brackets: ratio to the first; + marks the best."
+
+
+def _asked(sides: Comparison) -> list[str]:
+    """What all sides have in common, and where they share neither model nor machine, what each side is."""
+    settings = [v.estimate.setting for v in sides.variants]
+    models, machines = [s.model.name for s in settings], [s.machine.server.name for s in settings]
+    said = []
+    if len(set(models)) > 1 and len(set(machines)) > 1:
+        pairs = zip(sides.variants, models, machines, strict=True)
+        said = [f"{_head(v.name)}: {model} on {machine}" for v, model, machine in pairs]
+        models = machines = []
+    where = [*(set(models) if len(set(models)) == 1 else ()), *(set(machines) if len(set(machines)) == 1 else ())]
+    loads = {question(v.estimate) for v in sides.variants}
+    layouts = {layout(v.estimate) for v in sides.variants}
+    common = [" on ".join(where), *(loads if len(loads) == 1 else ()), *(layouts if len(layouts) == 1 else ())]
+    shared = "; ".join(part for part in common if part)
+    return [*said, shared] if shared else said
 
 
 def _parts(sides: Comparison, width: int) -> list[list[Row]]:

@@ -18,14 +18,14 @@ def estimate_markdown(answer: Estimate) -> str:
     """The page of an estimate: headline, phases, memory, tiers, assumptions and sources."""
     setting = answer.setting
     parts = [
-        f"## {_text(setting.model.name)} on {_text(setting.machine.server.name)}",
-        f"{_text(words.question(answer))}; {_text(words.layout(answer))}.",
-        "\n".join(f"**{_text(line)}**" for line in words.headline(answer)),
+        f"## {unmarked(setting.model.name)} on {unmarked(setting.machine.server.name)}",
+        f"{unmarked(words.question(answer))}; {unmarked(words.layout(answer))}.",
+        "\n".join(f"**{unmarked(line)}**" for line in words.headline(answer)),
     ]
     if answer.serving:
         from llmcap.report import serving_words
 
-        parts.append(_listed(f"{what}: {_text(much)}" for what, much in serving_words.facts(answer)))
+        parts.append(_listed(f"{what}: {unmarked(much)}" for what, much in serving_words.facts(answer)))
     if answer.fits:
         parts += [f"{words.time_title(answer)}:"] if answer.serving else []
         phases = [{"phase": p["name"], "time": seconds(p["time_s"])} for p in answer.phases]
@@ -36,9 +36,9 @@ def estimate_markdown(answer: Estimate) -> str:
     parts.append(markdown_text([_tier(t) for t in answer.tiers]))
     if answer.fits and (sentence := words.break_even_sentence(answer)):
         parts.append(sentence)
-    parts += [_listed(f"Note: {_text(note)}" for note in noted)] if (noted := words.notes(answer)) else []
-    parts.append(_listed(f"{_text(name)}: {_text(text)}" for name, text in words.assumption_lines(answer)))
-    parts.append(f"{_text(words.provenance_line(answer))}")
+    parts += [_listed(f"Note: {unmarked(note)}" for note in noted)] if (noted := words.notes(answer)) else []
+    parts.append(_listed(f"{unmarked(name)}: {unmarked(text)}" for name, text in words.assumption_lines(answer)))
+    parts.append(f"{unmarked(words.provenance_line(answer))}")
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
 
 
@@ -61,6 +61,6 @@ def _listed(lines: Iterable[str]) -> str:
     return "\n".join(f"- {line}" for line in lines)
 
 
-def _text(text: str) -> str:
+def unmarked(text: str) -> str:
     """Text from documents and arguments, with what Markdown would read as markup escaped."""
     return printable(text, 2000).translate({ord(c): "\\" + c for c in "\\`*_[]<>|#"})

@@ -9,6 +9,7 @@ from typing import Any, Final
 from llmcap.analyses.replays.replay import Replay
 from llmcap.errors import printable
 from llmcap.report.tables import Row, markdown_text, plain_table
+from llmcap.report.words import plural
 from llmcap.units import format_bytes, format_count, format_rate, format_seconds
 
 NONE: Final = "-"
@@ -19,7 +20,7 @@ def replay_page(answer: Replay, width: int = 120) -> str:
     head = "".join(textwrap.fill(line, width) + "\n" for line in _head(answer))
     blocks = [head, *(f"{title}\n{plain_table(rows)}" for title, rows in _tables(answer))]
     if answer.warnings:
-        notes = (printable(note, 400) + "." for note in answer.warnings)
+        notes = (_sentence(note) for note in answer.warnings)
         blocks.append("".join(textwrap.fill(note, width, subsequent_indent="  ") + "\n" for note in notes))
     return "\n".join(blocks)
 
@@ -29,15 +30,20 @@ def replay_markdown(answer: Replay) -> str:
     blocks = ["\n".join(_head(answer)) + "\n"]
     blocks += [f"{title}:\n\n{markdown_text(rows)}" for title, rows in _tables(answer)]
     if answer.warnings:
-        blocks.append("".join(f"- {printable(note, 400)}.\n" for note in answer.warnings))
+        blocks.append("".join(f"- {_sentence(note)}\n" for note in answer.warnings))
     blocks.append("".join(f"- {a['name']}: {a['text']} Bias: {a['bias']}.\n" for a in answer.assumptions))
     return "\n".join(blocks)
+
+
+def _sentence(note: str) -> str:
+    text = printable(note, 400)
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 def _head(answer: Replay) -> list[str]:
     s, i = answer.summary, answer.inputs
     lines = [
-        f"{printable(i['trace'], 200)}: {s['requests']:,} requests in {format_seconds(s['duration_s'])}, "
+        f"{printable(i['trace'], 200)}: {plural(s['requests'], 'request')} in {format_seconds(s['duration_s'])}, "
         f"{s['input_tokens']:,} input tokens."
     ]
     if s["ideal_hit_ratio"] is None:

@@ -50,7 +50,7 @@ def servers_table(rows: Sequence[Row], width: int) -> str:
     ]
     rest = ["HBM", "HBM read", "bf16 peak", "DRAM", "NVMe", "NVMe read"]
     star = "; * is not sold by anyone" if any(row["hypothetical"] for row in rows) else ""
-    table = _fitting(shown, ["id", "devices", *rest], ("devices", "HBM read", "NVMe read", "bf16 peak"), rest, width)
+    table = _fitting(shown, ["id", "devices", *rest], ("NVMe read", "HBM read", "bf16 peak", "devices"), rest, width)
     return table + f"{len(rows)} servers{star}; 'llmcap hardware show ID' explains one\n"
 
 
@@ -135,7 +135,7 @@ def server_page(sheet: Mapping[str, Any], width: int) -> str:
         f"{format_rate(memory['read_bytes_per_s'], 'B/s')}",
         "Scale-up": f"{links['scale_up']}, {format_rate(links['scale_up_bytes_per_s'], 'B/s')} {each}",
         "Host link": f"{format_rate(links['host_bytes_per_s'], 'B/s')} {each}",
-        "Network": f"{nic} {each}",
+        "Network": nic if links["nic_bytes_per_s"] is None else f"{nic} {each}",
         "Calibration": sheet["calibration"],
     }
     lines = [

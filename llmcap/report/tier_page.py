@@ -31,7 +31,9 @@ def tier_page(rows: Sequence[Row], notes: Sequence[str], width: int = 120, *, fi
 
 def tier_markdown(rows: Sequence[Row], notes: Sequence[str]) -> str:
     """The same in Markdown."""
-    blocks = [markdown_text(_places(rows)), markdown_text(_times(rows)) + "\n" + "\\" + _legend(set(_OMITTED)) + "\n"]
+    times = _times(rows)
+    legend = "\n" + "\\" + _legend(times[0]) + "\n" if any(row.get("winner") for row in rows) else ""
+    blocks = [markdown_text(_places(rows)), markdown_text(times) + legend]
     blocks += [f"{title}:\n\n{markdown_text(lines)}" for title, lines in _extras(rows)]
     if notes:
         blocks.append("".join(f"- {note}.\n" for note in notes))
@@ -88,7 +90,9 @@ def _times_within(rows: Sequence[Row], width: int, fitted: bool) -> str:
         if column in lines[0]:
             gone.append(column)
             lines = [{name: cell for name, cell in line.items() if name != column} for line in lines]
-    legend = _legend(set(_OMITTED) - set(gone))
+    if not any(row.get("winner") for row in rows):
+        return plain_table(lines)
+    legend = _legend(lines[0])
     if gone:
         legend += f" A wider terminal also shows: {', '.join(gone)}."
     return plain_table(lines) + textwrap.fill(legend, width) + "\n"

@@ -171,9 +171,9 @@ def _fraction(name: str, value: object) -> float:
 def _arrival_rate(value: object) -> float:
     text = str(value).strip()
     try:
-        return parse_quantity(text if text.endswith("/s") else f"{text} /s", "per_s")
+        return parse_quantity(f"{text} /s" if text[-1:].isdigit() or text.endswith(".") else text, "per_s")
     except QuantityError as error:
-        raise OptionError("--arrivals", error.message, "write requests a second, for example 2.5") from None
+        raise OptionError("--arrivals", error.message, "write requests a second, for example 2.5 or 150/min") from None
 
 
 def _one_of(name: str, value: str, choices: dict[str, T]) -> T:

@@ -29,7 +29,8 @@ def notes_of(setting: Setting, rows: list[Row], extras: Extras) -> list[str]:
 def _capacity(rows: list[Row]) -> Iterator[str]:
     short = _cases(row for row in rows if row["tier"] == "hbm" and row["winner"] is None)
     if short:
-        yield f"No times where the users do not fit device memory together: {short}"
+        fewer = "ask for fewer --users with --sessions N if not all of them are active at once"
+        yield f"No times where the users do not fit device memory together: {short}; {fewer}"
 
 
 def _memory(rows: list[Row], extras: Extras) -> Iterator[str]:

@@ -138,8 +138,8 @@ def dram_min(asked: Asked) -> Answer:
     late = _too_late(asked, "dram")
     if late:
         return Answer(False, answer, each, late[0]["text"], "ttft", relax=late, notes=notes)
-    told = "which it has" if each <= has else f"{format_bytes(each - has)} more than it has"
-    text = f"{format_bytes(each)} of DRAM in each server keep {sessions:,} sessions of {format_bytes(one)}, {told}"
+    told = f"it has {format_bytes(has)}" if each <= has else f"{format_bytes(each - has)} more than it has"
+    text = f"{format_bytes(each)} of DRAM in each server keep {sessions:,} sessions of {format_bytes(one)}; {told}"
     return Answer(True, answer, each, text, "capacity", next=steps, notes=notes)
 
 
@@ -200,7 +200,7 @@ def bandwidth_for(asked: Asked) -> Answer:
         relax = [{"what": "ttft", "asked": limit, "needed": floor, "factor": floor / limit, "text": told}]
         return Answer(False, row, None, told, what, relax=relax)
     nominal, has = row["nominal_bytes_per_s"], row["has_nominal_bytes_per_s"]
-    told = "which it has" if nominal <= has else f"{nominal / has:.3g} times what it has"
+    told = "no more than it has" if nominal <= has else f"{nominal / has:.3g} times what it has"
     text = (
         f"{name} must deliver {format_rate(row['needed_bytes_per_s'], 'B/s')}, that is {format_rate(nominal, 'B/s')} "
         f"nominal, {told} ({format_rate(has, 'B/s')}); no bandwidth brings the first token below "

@@ -41,7 +41,11 @@ def adjusted(scenario: Scenario, sets: Sequence[str], override: str | None) -> S
                 "--set", f"'{printable(text, 60)}' is not NAME=VALUES", "write for example users=1,10,100"
             )
         if plain not in known:
-            raise OptionError("--set", f"no such option '{printable(name, 40)}'", did_you_mean(plain, known))
+            raise OptionError(
+                "--set",
+                f"no such option '{printable(name, 40)}'",
+                did_you_mean(plain, known) or f"choose one of {', '.join(dict.fromkeys(known))}",
+            )
         listed = tuple(v.strip() for v in values.split(",") if v.strip())
         if len(listed) == 1 and is_range(listed[0]):
             axes[plain] = listed[0]
