@@ -10,7 +10,8 @@ from llmcap.cli.app import Command, group
 from llmcap.cli.options import SHEET_FORMATS, Format, OutputFile, SheetFormat, chosen_format
 from llmcap.cli.output import page_width, write_text
 
-Server = Annotated[str, typer.Argument(metavar="ID|FILE", help="Id or YAML document of a server.")]
+Server = Annotated[str, typer.Argument(metavar="ID|FILE", help="Id or YAML document of a server, or id of a part.")]
+Parts = Annotated[bool, typer.Option("--parts", help="List devices, drives, cards and other parts instead.")]
 Several = Annotated[
     list[str] | None, typer.Argument(metavar="[ID|FILE]...", help="What to check (default: all that ship).")
 ]
@@ -19,8 +20,15 @@ hardware = group("List, show and check hardware documents.")
 
 
 @hardware.command("list", cls=Command)
-def list_hardware(form: Format = None, output: OutputFile = None) -> None:
+def list_hardware(parts: Parts = False, form: Format = None, output: OutputFile = None) -> None:
     """List the servers that ship, with their memory, peaks and the tiers that can hold caches."""
+    if parts:
+        from llmcap.analyses.documents.parts import part_rows
+        from llmcap.report.tables import plain_table, rows_text
+
+        chosen, found = chosen_format(form), part_rows()
+        write_text(plain_table(found) if chosen == "table" else rows_text(found, chosen), output)
+        return
     from llmcap.analyses.documents.catalogue import server_rows
     from llmcap.report.sheets import servers_table
     from llmcap.report.tables import rows_text
@@ -31,12 +39,23 @@ def list_hardware(form: Format = None, output: OutputFile = None) -> None:
 
 @hardware.command("show", cls=Command)
 def show_hardware(server: Server, form: SheetFormat = None, output: OutputFile = None) -> None:
-    """Explain a server: devices, links, tiers and the path from each to the devices, with sources."""
+    """Explain a server: devices, links, tiers and the path from each to the devices, with sources.
+
+    A part (a device, its calibration, a drive, a network card ...) is shown as its document.
+    """
     from llmcap.analyses.documents.catalogue import server_sheet
     from llmcap.report.sheets import server_page
     from llmcap.report.tables import json_text
 
     chosen = chosen_format(form, allowed=SHEET_FORMATS)
+    from llmcap.analyses.documents.parts import part_sheets
+    from llmcap.specs.registry import list_ids
+
+    found = [] if server.strip().lower() in list_ids("server") else part_sheets(server)
+    if found:
+        text = "\n".join(f"# {part['kind']}\n{part['text']}" for part in found)
+        write_text(json_text(found) if chosen == "json" else text, output)
+        return
     sheet = server_sheet(server)
     write_text(json_text(sheet) if chosen == "json" else server_page(sheet, page_width()), output)
 

@@ -118,3 +118,16 @@ def test_a_comparison_says_what_all_sides_share(llmcap: Callable[..., Any], form
     mixed = llmcap("compare", "dgx-h100", "llama-3.1-8b", *ask).out
     assert mixed.startswith("dgx-h100: Llama 4 Maverick (17B active, 128 experts) on NVIDIA DGX H100\n")
     assert "llama-3.1-8b: Llama 3.1 8B on NVIDIA DGX B200" in mixed
+
+
+def test_parts_are_listed_and_shown(llmcap: Callable[..., Any]) -> None:
+    """The page on servers sends readers to `hardware show b200`, which was answered with 'Did you mean gh200?'."""
+    shown = llmcap("hardware", "show", "B200").out
+    assert shown.startswith("# device\nschema: llmcap.device/1\nid: b200\n")
+    assert "\n# calibration\nschema: llmcap.calibration/1\nid: b200\n" in shown
+    listed = llmcap("hardware", "list", "--parts", "--format", "json").json()
+    assert {"kind": "drive", "id": "micron-9550", "name": "Micron 9550 PRO 30.72 TB"} in listed
+    for part in ({row["kind"]: row["id"] for row in listed}).values():
+        assert llmcap("hardware", "show", part).status == 0
+    unknown = llmcap("hardware", "show", "no-such-thing")
+    assert (unknown.status, unknown.out) == (2, "")
