@@ -198,7 +198,7 @@ class Engine(Document):
     decode: Overhead
     streams: Streams
     reloads: Reloads
-    kernels: Kernels = Kernels.model_construct()
+    kernels: Kernels = Kernels()
     serving: Serving | None = None
     sources: tuple[Source, ...]
     notes: str = ""
