@@ -28,6 +28,8 @@ TIMES: Final = frozenset({"compute", "memory", "network", "overhead"})
 _BANDS: Final = frozenset({"low", "high"})
 _WORK: Final = ("flop_s", "byte_s")
 ALL_FIELDS: Final = frozenset(f.name for f in fields(Cost))
+_FEWER: Final = "fewer "
+"""Before the names of what launches shared by prompts save."""
 _MOST_PROMPTS: Final = 512.0
 """Prompts up to which the logits of any number of steps are tabulated."""
 
@@ -49,7 +51,7 @@ class ChunkedPrefill:
     head_one: dict[str, float]
     """Logits of one prompt."""
     _heads: list[Terms]
-    """Logits of F prompts in s steps at F (F + 1) / 2 + s, by field; one table or none yet."""
+    """Logits of F prompts in s steps at F (F + 1) / 2 + s, and by field less those of F steps; one table or none."""
 
     @classmethod
     def of(cls, steps: StepModel) -> ChunkedPrefill:
@@ -94,11 +96,9 @@ class ChunkedPrefill:
         count, full, rest = self._steps_of(fullest, new)
         total = full * self.full["serial"]
         total += self.last["serial"].take(rest)
-        if np.min(new) >= self.chunk:
-            total = total + fullest * (attention + self.head_one["serial"])
-        else:
-            total = total + fullest * attention
-            total += self.head_seconds(fullest, count)
+        total = total + fullest * (attention + self.head_one["serial"])
+        if np.min(new) < self.chunk:
+            total += self._fewer_heads("serial", fullest, count, self._head_table(fullest, count))
         return self._piped(total, fullest * new)
 
     def cost(self, fullest: Array, new: Array, one: Terms, launch: Terms, wanted: frozenset[str]) -> Cost:
@@ -111,12 +111,9 @@ class ChunkedPrefill:
         for name in wanted:
             value = full * self.full[name]
             value += self.last[name].take(rest)
-            if long:
-                value = value + fullest * (one.get(name, 0.0) + self.head_one[name])
-            else:
-                if name in one:
-                    value = value + fullest * one[name]
-                value = value + self._head(name, fullest, count, heads)
+            value = value + fullest * (one.get(name, 0.0) + self.head_one[name])
+            if not long:
+                value += self._fewer_heads(name, fullest, count, heads)
             if name in launch:
                 value = value + count * launch[name]
             found[name] = value / pp if name in _WORK else self._piped(value, fullest * new)
@@ -136,17 +133,25 @@ class ChunkedPrefill:
         return value if pp == 1 else np.asarray(value * pipeline_share(pp, tokens / self.chunk))
 
     # Logits: each step has those of the prompts that end in it, at least one a step when there are fewer steps than
-    # prompts. So F prompts in s steps make min(F, s) launches with F / min(F, s) rows each.
+    # prompts. So F prompts in s steps make min(F, s) launches with F / min(F, s) rows each. Prompts of a step or more
+    # have a launch each; what prompts that share launches save is told apart and exactly zero for those, so that no
+    # case is rounded otherwise because of shorter ones beside it.
 
     def head_seconds(self, fullest: Array, count: Array) -> Array:
         """Logits of prompts that end in `count` steps. [s]"""
-        return self._head("serial", fullest, count, self._head_table(fullest, count))
-
-    def _head(self, name: str, fullest: Array, count: Array, table: tuple[Terms, Whole] | None) -> Array:
+        table = self._head_table(fullest, count)
         if table is None:
-            return self._ask_head(name, fullest, count)
+            return self._ask_head("serial", fullest, count)
         values, cell = table
-        return values[name].take(cell)
+        return values["serial"].take(cell)
+
+    def _fewer_heads(self, name: str, fullest: Array, count: Array, table: tuple[Terms, Whole] | None) -> Array:
+        """Logits of prompts that end in `count` steps, less those of as many launches as prompts."""
+        if table is not None:
+            values, cell = table
+            return values[_FEWER + name].take(cell)
+        saved = self._ask_head(name, fullest, count) - fullest * self.head_one[name]
+        return np.where(count >= fullest, 0.0, saved)
 
     def _head_table(self, fullest: Array, count: Array) -> tuple[Terms, Whole] | None:
         """Tabulated logits and the cells of these ones; None when there are too many prompts for a table."""
@@ -159,10 +164,15 @@ class ChunkedPrefill:
             most = min(float(2.0 ** np.ceil(np.log2(max(most, 64.0)))), _MOST_PROMPTS)
             prompts = np.repeat(np.arange(most + 1.0), np.arange(1, int(most) + 2))
             steps = np.arange(prompts.size) - prompts * (prompts + 1.0) / 2.0
-            values = {
+            logits = {
                 name: np.array(np.broadcast_to(self._ask_head(name, prompts, steps), prompts.shape))
                 for name in (*ALL_FIELDS, "serial")
             }
+            values = {
+                _FEWER + name: np.where(steps == prompts, 0.0, value - prompts * self.head_one[name])
+                for name, value in logits.items()
+            }
+            values["serial"] = logits["serial"]
             self._heads[:] = [values]
         cell = np.minimum(count, fullest)
         cell = cell + fullest * (fullest + 1.0) / 2.0

@@ -114,6 +114,17 @@ def test_any_chunk_size_gives_the_same_rows(chunk_cases: int) -> None:
     assert all(same(a[n], b[n]) for a, b in zip(whole, cut, strict=True) for n in a)
 
 
+def test_a_saving_of_one_token_is_rounded_alike_however_the_grid_is_cut() -> None:
+    """What a prefix of one token saves is the difference of two nearly equal times: their last digit shows in it."""
+    document = scenario(
+        base={"model": "gemma-2-2b", "hardware": "dgx-h200"},
+        axes={"new_tokens": (90_000, 3, 17_000, 9), "users": (1, 5, 8, 33, 600), "cached_tokens": (1, 5000)},
+        columns=("ttft_s", "recompute_s", "break_even_bytes_per_s"),
+    )
+    whole = rows_of(document)
+    assert all(rows_of(document, chunk_cases=n) == whole for n in (1, 3, 10))
+
+
 def test_the_order_of_axes_changes_the_order_of_rows_alone() -> None:
     axes: dict[str, Any] = {"users": (1, 9), "kv_dtype": ("fp8", "bf16"), "context": (500, 70_000), "drives": (1, 8)}
     forth, back = rows_of(scenario(axes=axes)), rows_of(scenario(axes=dict(reversed(axes.items()))))
