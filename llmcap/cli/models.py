@@ -26,7 +26,10 @@ KvPolicy = Annotated[
 ]
 ConfigPath = Annotated[Path, typer.Argument(metavar="PATH", help="A config.json, or the folder that holds it.")]
 Name = Annotated[
-    str | None, typer.Option("--name", metavar="NAME", help="Name of the model (default: that of the folder or file).")
+    str | None,
+    typer.Option(
+        "--name", metavar="NAME", help="Name of the model (default: that of the -o file, else of the folder)."
+    ),
 ]
 Several = Annotated[
     list[str] | None, typer.Argument(metavar="[ID|FILE]...", help="What to check (default: all that ship).")
@@ -73,7 +76,8 @@ def import_model(path: ConfigPath, name: Name = None, output: OutputFile = None)
     from llmcap.specs.base import dump_document
     from llmcap.specs.huggingface import load_config
 
-    write_text(dump_document(load_config(path, name=name)), output)
+    called = name or (None if output is None else output.stem)
+    write_text(dump_document(load_config(path, name=called)), output)
 
 
 @models.command("check", cls=Command)

@@ -9,8 +9,10 @@ import pytest
 from llmcap.specs import registry
 from llmcap.specs.base import (
     Document,
+    dangling,
     dump_document,
     load_document,
+    uncovered,
 )
 
 SHIPPED = [(kind, name) for kind in registry.KINDS for name in registry.list_ids(kind)]
@@ -27,6 +29,12 @@ def test_a_shipped_document_is_sound_and_named_by_its_id(kind: str, name: str) -
     loaded = registry.load(kind, name)
     assert loaded.document.id == name
     assert load_text(kind, dump_document(loaded.document)) == loaded.document
+
+
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, name in SHIPPED if kind != "scenario"])
+def test_sources_of_a_shipped_document_cover_its_numbers_and_nothing_else(kind: str, name: str) -> None:
+    document = registry.load(kind, name).document
+    assert (uncovered(document), dangling(document)) == ([], [])
 
 
 def load_text(kind: str, text: str) -> Document:

@@ -66,10 +66,11 @@ def _problems(kind: str, name: str) -> list[Problem]:
     try:
         if kind == "model" and (name.lower().endswith(".json") or is_folder(name)):
             document: Any = model_and_digest(name)[0]
-            file = name
+            file, called = name, document.id
         else:
             loaded = load(kind, name)
             document, file = loaded.document, str(loaded.path)
+            called = loaded.path.stem
     except DocumentError as error:
         return list(error.problems)
 
@@ -82,6 +83,9 @@ def _problems(kind: str, name: str) -> list[Problem]:
     ]
     if not document.sources and kind in ("model", "server", "device", "drive", "nic", "store", "expander"):
         found.append(problem("sources", "there are none", "say where the numbers come from"))
+    if document.id != called:
+        shown = printable(called, 80)
+        found.append(problem("id", f"is '{document.id}', the file is called '{shown}'", "give both one name"))
     if isinstance(document, Model):
         found += [problem(*facts) for facts in _model_problems(document)]
     elif kind in ("server", "device"):
