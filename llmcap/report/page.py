@@ -129,12 +129,9 @@ def _memory(answer: Estimate, terminal: Terminal) -> list[Text]:
             legend.append(_plain(f"short by {format_bytes(-row['bytes'])}", "bold red"))
         else:
             legend.append(Text(mark, colour).append(f" {row['part']} {format_bytes(row['bytes'])}"))
-    title = f"Memory of one device ({device.name}, {format_bytes(device.memory.capacity)} as its driver reports)"
-    users = answer.results["max_users_hbm"]
-    room_for = (
-        f"Room for {words.plural(users, 'user')} of this length on {words.plural(answer.inputs['devices'], 'device')}."
-    )
-    body = [bar, *_flowed(legend, terminal.room), *_plain(room_for).wrapped(terminal.room)]
+    reported = f"{device.name}, {format_bytes(device.memory.capacity)} as its driver reports"
+    title = f"Memory of one device{words.memory_filled(answer)} ({reported})"
+    body = [bar, *_flowed(legend, terminal.room), *_plain(words.room_sentence(answer)).wrapped(terminal.room)]
     return _section(title, body, terminal)
 
 
@@ -164,7 +161,7 @@ def _tiers(answer: Estimate, terminal: Terminal) -> list[Text]:
         if _table_width(columns) > terminal.room:
             columns.pop(column, None)
     if _table_width(columns) > terminal.room:
-        body = paragraphs(_tier_lines(answer), terminal.room)
+        body = aligned(_tier_lines(answer), "ll", terminal.room)
     else:
         heads = [Text("" if head == "bar" else head, "dim") for head in columns]
         sides = "".join("l" if head in ("tier", "bar", "winner") else "r" for head in columns)
@@ -208,15 +205,16 @@ def _table_width(columns: dict[str, list[Text]]) -> int:
     return sum(max(heads.get(head, len(head)), *(c.width for c in cells)) + 2 for head, cells in columns.items()) - 2
 
 
-def _tier_lines(answer: Estimate) -> list[Text]:
-    """The tiers in sentences, where a table does not fit."""
+def _tier_lines(answer: Estimate) -> list[tuple[Text, Text]]:
+    """(tier, what is told of it in a sentence), where a table does not fit."""
     lines = []
     for tier in answer.tiers:
-        line = Text(printable(tier["tier"], 40), "bold").append(": ")
+        line = Text()
         if answer.fits:
             line.append(f"first token {seconds(tier['ttft_reload_s'])}, ").append(_winner(tier)).append("; ")
         held = words.plural(tier["users_held"], "user")
-        lines.append(line.append(f"{format_bytes(tier['capacity_bytes'])}, {held}, {words.rate(tier)}"))
+        line.append(f"{format_bytes(tier['capacity_bytes'])}, {held}, {words.rate(tier)}")
+        lines.append((Text(printable(tier["tier"], 40), "bold"), line))
     return lines
 
 

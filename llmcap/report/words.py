@@ -166,6 +166,34 @@ def time_title(answer: Estimate) -> str:
     )
 
 
+def memory_filled(answer: Estimate) -> str:
+    """With whose caches one device is shown, beside a steady state that has others."""
+    if not answer.serving:
+        return ""
+    if not answer.fits:
+        return " when full"
+    return f" with {'one request' if answer.inputs['users'] == 1 else plural(answer.inputs['users'], 'request')}"
+
+
+def room_sentence(answer: Estimate) -> str:
+    """How many users device memory has room for, and why a steady state has room for another number."""
+    i = answer.inputs
+    users, devices = plural(answer.results["max_users_hbm"], "user"), plural(i["devices"], "device")
+    said = f"Room for {users} of this length on {devices}"
+    engine, held = answer.setting.engine, answer.serving.get("held") if answer.serving else None
+    if held is None or engine.serving is None:
+        return f"{said}."
+    if "prefill_devices" in i:
+        return f"{said}, undivided."
+    most = engine.serving.most_sequences * i["dp"]
+    if held >= most:
+        return f"{said}, each with its whole output; in steady state the engine runs at most {most:,}."
+    why = f"halfway through their output{', beside the draft' if i.get('draft_tokens') else ''}"
+    if engine.serving.memory_share != engine.memory_share:
+        why += f", with {engine.serving.memory_share:.0%} of memory in use instead of {engine.memory_share:.0%}"
+    return f"{said}, each with its whole output; in steady state for {format_rate(held, '').strip()}: {why}."
+
+
 def decode_facts(answer: Estimate) -> list[tuple[str, str]]:
     """(what, how much) of the decode and the whole run."""
     r = answer.results

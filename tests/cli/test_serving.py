@@ -127,3 +127,51 @@ def test_default_sweeps_have_no_column_of_serving(llmcap: Callable[..., Any], tm
     ran = llmcap("sweep", scenario, "-o", tmp_path / "more.csv")
     assert ran.status == 3
     assert "serving_tpot_s" in ran.err
+
+
+@pytest.mark.parametrize(
+    "load",
+    [("--arrivals", "2/s"), ("--arrivals", "closed", "--users", "64"), ("--arrivals", "closed", "--users", "400")],
+)
+def test_two_numbers_of_room_on_a_page_are_told_apart(llmcap: Callable[..., Any], load: tuple[str, ...]) -> None:
+    """'Room for 300' under memory and 'room for 328' in steady state stood on one page without a word."""
+    ask = ("--model", "llama-3.1-70b", "--hardware", "dgx-h100", "--context", "4k", "--output-tokens", "500", *load)
+    answer = llmcap("estimate", *ask, "--format", "json").json()
+    page = " ".join(llmcap("estimate", *ask).out.split())
+    whole, half = answer["results"]["max_users_hbm"], round(answer["serving"]["held"])
+    assert whole < half
+    # 4,250 tokens on the average instead of 4,500, and 0.02 x 85.5 GB more of a pool of 55.5 GB
+    assert half / whole == pytest.approx(4500 / 4250 * 1.031, rel=0.01)
+    assert f"; room for {half}" in page
+    told = f"Room for {whole} users of this length on 8 devices, each with its whole output; in steady state for {half}"
+    assert f"{told}: halfway through their output, with 92% of memory in use instead of 90%." in page
+
+
+def test_memory_beside_a_steady_state_says_whose_caches_it_shows(llmcap: Callable[..., Any]) -> None:
+    ask = ("--model", "llama-3.1-70b", "--hardware", "dgx-h100", "--context", "4k", "--output-tokens", "500")
+    assert "Memory of one device with one request (" in llmcap("estimate", *ask, "--arrivals", "2/s").out
+    closed = llmcap("estimate", *ask, "--arrivals", "closed", "--users", "64").out
+    assert "Memory of one device with 64 requests (" in closed
+    assert "Memory of one device (" in llmcap("estimate", *ask, "--users", "64").out
+    apart = llmcap("estimate", *ask, "--arrivals", "2/s", "--prefill-devices", "4").out
+    assert "Room for 300 users of this length on 8 devices, undivided." in apart
+    short = llmcap(
+        "estimate", "--model", "llama-3.1-8b", "--hardware", "dgx-h100", "--context", "100", "--arrivals", "1/s"
+    )
+    assert "in steady state the engine runs at most 1,024." in " ".join(short.out.split())
+
+
+@pytest.mark.parametrize("degree", ["tp", "ep"])
+def test_a_degree_of_the_prefill_devices_is_refused_by_its_own_name(llmcap: Callable[..., Any], degree: str) -> None:
+    ask = ("estimate", "--arrivals", "1/s", "--context", "4k", "--prefill-devices", "4", f"--prefill-{degree}", "3")
+    err = llmcap(*ask).err
+    assert err.startswith(f"Error: --prefill-{degree}: {degree} 3 does not divide")
+
+
+def test_tiers_in_sentences_hang_below_their_name(llmcap: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "50")
+    lines = llmcap("estimate", "--context", "4k").out.splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith("Reload the KV cache"))
+    tiers = lines[start + 1 : next(i for i, line in enumerate(lines) if "Break-even" in line)]
+    named = [line.split()[0] for line in tiers if not line.startswith("     ")]
+    assert [name for name in named if name not in ("again?", "compute")] == ["hbm", "dram", "nvme"]

@@ -264,6 +264,19 @@ def test_one_row_makes_an_assumptions_document_that_says_so(tmp_path: Path) -> N
     assert any(s["name"] == "own measurements" for s in scaled.assumptions)
 
 
+def test_own_rows_may_say_that_lengths_vary(tmp_path: Path) -> None:
+    """A benchmark with drawn lengths was predicted as one whose clients keep in step; estimate asks, and so do rows."""
+    ask = {"model": ROW["model"], "hardware": ROW["hardware"], "context": ROW["isl"], "output_tokens": ROW["osl"],
+           "users": 64, "arrivals": "closed", "engine": "vllm"}  # fmt: skip
+    ask |= {name: ROW[name] for name in ("devices", "tp", "weight_dtype", "kv_dtype") if ROW.get(name)}
+    for metric in ("ttft_s", "tpot_s"):
+        said = [{"concurrency": "64", "metric": metric, "lengths": lengths} for lengths in ("varied", "equal", "")]
+        varied, equal, unsaid = (predict([measured_row(ROW | row)])[0][0].predicted for row in said)
+        assert varied == pytest.approx(llmcap.estimate(**ask, lengths="varied").serving[metric], rel=1e-9)
+        assert equal == unsaid == pytest.approx(llmcap.estimate(**ask, lengths="equal").serving[metric], rel=1e-9)
+    assert unusable(ROW | {"lengths": "odd"}) == "lengths 'odd' are neither varied nor equal"
+
+
 def test_a_file_without_a_usable_row_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(DocumentError, match="has no row"):
         own_assumptions(write(tmp_path / "mine.csv", {"quality": "C"}))

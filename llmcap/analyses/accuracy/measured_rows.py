@@ -27,6 +27,8 @@ COLUMNS: Final = (
 METRICS: Final = (
     "ttft_s", "tpot_s", "prefill_tok_per_s", "output_tok_per_s", "total_tok_per_s", "output_tok_per_s_per_device",
 )  # fmt: skip
+#: What a further column `lengths` may say, as the option of `estimate`; isl and osl are means then.
+LENGTHS: Final = ("varied", "equal")
 #: Size of a file of measured rows at most [bytes], unpacked.
 MAX_BYTES: Final = 200_000_000
 #: A value outside is a slip of the pen: less than a nanosecond, or more tokens a second than any machine makes.
@@ -141,7 +143,10 @@ def read_rows(path: Path) -> tuple[list[MeasuredRow], dict[str, int], list[dict[
 
 
 def _missing(file: str, missing: list[str], found: Iterable[str]) -> Problem:
-    hint = did_you_mean(missing[0], list(found)) or f"the header is: {','.join(COLUMNS)}"
+    hint = (
+        did_you_mean(missing[0], list(found))
+        or f"the header is: {','.join(COLUMNS)}; lengths (varied or equal) may follow"
+    )
     return Problem(file, 1, "", f"has no column '{missing[0]}'", hint)
 
 
@@ -178,6 +183,8 @@ def unusable(row: dict[str, str]) -> str | None:
     throughput = metric.endswith(("_per_s", "_per_device"))
     if load not in ("", "max") and not _is_number(load):
         return f"load '{printable(load, 30)}' is not a number of clients"
+    if _lengths(row) not in ("", *LENGTHS):
+        return f"lengths '{printable(row['lengths'], 30)}' are neither {' nor '.join(LENGTHS)}"
     if not row.get("isl"):
         return "no input length"
     if metric != "ttft_s" and metric != "prefill_tok_per_s" and not row.get("osl"):
@@ -200,7 +207,7 @@ def measured_row(row: dict[str, str]) -> MeasuredRow:
     isl, osl = _number(row, "isl", 1.0), _number(row, "osl", 1.0)
     concurrency = math.nan if row.get("concurrency", "").lower() in ("", "max") else _number(row, "concurrency", 1.0)
     protocol = _protocol(row, isl, osl, concurrency)
-    mean = _SPREAD_MEAN if protocol == "spread" else 1.0
+    mean = _SPREAD_MEAN if protocol == "spread" and not _lengths(row) else 1.0
     laid_out = row | layout(row)
     return MeasuredRow(
         cells=row,
@@ -228,9 +235,16 @@ def _protocol(row: dict[str, str], isl: float, osl: float, concurrency: float) -
         return "saturated"
     if source.startswith(_BATCHES) or osl <= 1.0:
         return "batch"
+    if _lengths(row):
+        return "spread" if _lengths(row) == "varied" else "fixed"
     if "silicon_sample" in source and row.get("date") and (isl, osl) in _SPREAD_LENGTHS:
         return "spread"
     return "fixed"
+
+
+def _lengths(row: dict[str, str]) -> str:
+    """How lengths vary between the requests of a closed loop; equal where nothing is said."""
+    return row.get("lengths", "").lower()
 
 
 def _value(row: dict[str, str]) -> float:

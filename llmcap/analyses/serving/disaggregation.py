@@ -193,6 +193,9 @@ def _pool(options: Options, devices: int, which: str) -> Setting:
     try:
         return resolve(replace(options.together(), devices=devices, ep=options.ep))
     except OptionError as error:
+        own = {"--tp": "--prefill-tp", "--ep": "--prefill-ep"} if which == "prefill" else {}
+        option = own.get(error.option, error.option)
         raise OptionError(
-            error.option, f"{error.args[1]} (the {devices} {which} device{'s' * (devices > 1)})", error.hint
-        ) from None
+            option, f"{error.args[1]} (the {devices} {which} device{'s' * (devices > 1)})",
+            error.hint.replace(error.option, option),
+        ) from None  # fmt: skip
