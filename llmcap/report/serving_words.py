@@ -109,6 +109,8 @@ def _tokens(answer: Estimate, which: str) -> str:
 
 
 def _number(value: float) -> str:
+    if 0.0 < value < 0.001:
+        return "under 0.001"
     return format_rate(value, "").strip()
 
 

@@ -36,7 +36,11 @@ def question(answer: Estimate) -> str:
 def layout(answer: Estimate) -> str:
     """Devices, parallelism and dtypes in one line."""
     i = answer.inputs
-    degrees = [f"{name}{i[name]}" for name in ("tp", "pp", "dp", "ep", "cp") if i[name] > 1]
+    # Two pools of devices have degrees of their own, which stand with their utilisation.
+    apart = "prefill_devices" in i
+    degrees = [
+        f"{name}{i[name]}" for name in (("pp", "cp") if apart else ("tp", "pp", "dp", "ep", "cp")) if i[name] > 1
+    ]
     widths = (
         f"weights {i['weight_dtype']}, activations {i['activation_dtype']}, KV {i['kv_dtype']}, "
         f"attention {i['attention_dtype']}"
@@ -45,7 +49,8 @@ def layout(answer: Estimate) -> str:
     shown = f"{i['weight_dtype']} throughout" if len(same) == 1 else widths
     policy = "" if i["kv_policy"] == "hybrid" else f", KV policy {i['kv_policy']}"
     what = " ".join([answer.setting.machine.device.name, *degrees])
-    return f"{i['devices']} x {what}, {shown}{policy}"
+    pools = f", {i['prefill_devices']} of them for prefill" if apart else ""
+    return f"{i['devices']} x {what}{pools}, {shown}{policy}"
 
 
 def costs(found: Mapping[str, Any]) -> str:

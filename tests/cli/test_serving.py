@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
+import re
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -159,6 +161,28 @@ def test_memory_beside_a_steady_state_says_whose_caches_it_shows(llmcap: Callabl
         "estimate", "--model", "llama-3.1-8b", "--hardware", "dgx-h100", "--context", "100", "--arrivals", "1/s"
     )
     assert "in steady state the engine runs at most 1,024." in " ".join(short.out.split())
+
+
+def test_devices_in_two_pools_have_no_degree_in_common(llmcap: Callable[..., Any]) -> None:
+    """16 devices, 8 of them for prefill, stood as 'tp16' above two pools of tp8."""
+    ask = ("--model", "llama-3.1-70b", "--hardware", "dgx-h100", "--context", "4k", "--arrivals", "1/s")
+    page = " ".join(llmcap("estimate", *ask, "--devices", "16", "--prefill-devices", "8").out.split())
+    assert "16 x NVIDIA H100 SXM5 80 GB, 8 of them for prefill, bf16 throughout" in page
+    assert "tp16" not in page
+    assert "8 prefill devices (1 x tp8)" in page
+    short = llmcap("estimate", *ask, "--prefill-devices", "5")
+    assert short.status == 4
+    assert (
+        "beside 141 GB of weights at tp1; what would fit: larger replicas (--prefill-devices, --devices)" in short.err
+    )
+
+
+@pytest.mark.parametrize("rate", ["5e-324/s", "1e-300/s", "0.001/s"])
+def test_the_least_of_rates_is_an_idle_machine(llmcap: Callable[..., Any], rate: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        page = llmcap("estimate", "--context", "4k", "--arrivals", rate).out
+    assert re.search(r"at a time +(0|under 0\.001|0\.\d+) run, (0|under 0\.001) wait", page)
 
 
 @pytest.mark.parametrize("degree", ["tp", "ep"])

@@ -396,10 +396,10 @@ def test_every_column_is_named() -> None:
         ({"arrivals": "closed", "prefill_devices": 2}, "--prefill-devices", "none to decode"),
         ({"arrivals": "closed", "prefill_devices": 0}, "--prefill-devices", "at least 1"),
         ({"arrivals": "closed", "prefill_devices": 1, "dp": 2}, "--dp", "pool"),
-        ({"arrivals": "closed", "prefill_devices": 3, "devices": 8, "tp": 2}, "--tp", "3 prefill devices"),
+        ({"arrivals": "closed", "prefill_devices": 3, "devices": 8, "tp": 2}, "--prefill-tp", "3 prefill devices"),
         ({"arrivals": "closed", "assumptions": "ideal"}, "--arrivals", "calibrated"),
         ({"arrivals": "closed", "prefill_tp": 1}, "--prefill-tp", "--prefill-devices"),
-        ({"arrivals": "closed", "prefill_devices": 4, "devices": 8, "prefill_tp": 3}, "--tp", "4 prefill devices"),
+        ({"arrivals": "closed", "prefill_devices": 4, "devices": 8, "prefill_tp": 3}, "--prefill-tp", "4 prefill devices"),
     ],
 )
 def test_bad_input_has_one_clear_error(options: dict[str, Any], option: str, word: str) -> None:

@@ -113,11 +113,15 @@ def _short(name: str, model: ServingModel, tokens: int, one: float) -> str:
     device = model.setting.machine.device
     left = "nothing" if model.pool <= 0.0 else format_bytes(model.pool)
     draft = " and a draft" if model.draft is not None else ""
+    # What a pool of devices divides into is not seen from its options: three devices make replicas of one.
+    width, larger = (
+        (f" at tp{model.setting.parallelism.tp}", "--prefill-devices, --devices") if name else ("", "--devices, --tp")
+    )
     return (
         f"does not fit: one request of {tokens:,} tokens reserves {format_bytes(one)} on each {name}device "
         f"({device.name}, {format_bytes(device.memory.capacity)}), and {left} is left beside "
-        f"{format_bytes(model.memory.weights_per_device)} of weights{draft}; what would fit: larger replicas "
-        "(--devices, --tp), narrower --weight-dtype or --kv-dtype, a shorter --context"
+        f"{format_bytes(model.memory.weights_per_device)} of weights{width}{draft}; what would fit: larger "
+        f"replicas ({larger}), narrower --weight-dtype or --kv-dtype, a shorter --context"
     )
 
 

@@ -244,7 +244,8 @@ class ServingModel:
         decode = self.decode(np.maximum(running, 1.0), n, o)
         # Below saturation the prefill is never wholly busy; rounding must not make it so.
         busy = np.minimum(
-            shared + steps / self.setting.parallelism.pp * decode * np.minimum(running, 1.0), 0.999999 / own
+            shared + steps / self.setting.parallelism.pp * decode * np.minimum(running, 1.0),
+            0.999999 / np.maximum(own, 1e-300),  # the least of rates would overflow
         )
         queue = queueing.delay(own, busy) + queueing.slot_delay(stay, slots, own / most)
         gap = np.where(own < most, 0.0, np.nan)
