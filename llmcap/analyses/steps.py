@@ -109,12 +109,14 @@ class StepModel:
         )  # fmt: skip
         return cost if params is None else cost.scaled(getattr(own, phase) * self._products(phase), 1.0)
 
+    @property
+    def _streams(self) -> kernels.StreamParams | None:
+        s = self.setting.engine.streams
+        return kernels.StreamParams(s.launch, s.memory, s.compute, s.low, s.high) if self.setting.calibrated else None
+
     def stream(self, op: Stream, m: Value, sequences: Value, phase: Phase = "prefill") -> Cost:
         """One layer's element-wise work of m tokens, or its recurrent update for `sequences` sequences."""
-        params = None
-        if self.setting.calibrated:
-            s = self.setting.engine.streams
-            params = kernels.StreamParams(s.launch, s.memory, s.compute, s.low, s.high)
+        params = self._streams
         moved = m * op.bytes_per_token + sequences * op.bytes_per_sequence
         cost = kernels.stream(moved, m * op.flop_per_token, 1.0, rates=self._rates("bf16"), params=params)
         return cost if params is None else cost.scaled(1.0, self._launch_share(phase))
@@ -157,12 +159,8 @@ class StepModel:
 
     def embedding(self, tokens: Value, steps: Value) -> Cost:
         """Gather of `tokens` rows in `steps` steps."""
-        params = None
-        if self.setting.calibrated:
-            s = self.setting.engine.streams
-            params = kernels.StreamParams(s.launch, s.memory, s.compute, s.low, s.high)
         moved = tokens * self.setting.operators.embedding_bytes_per_token
-        return kernels.stream(moved, 0.0 * tokens, steps, rates=self._rates("bf16"), params=params)
+        return kernels.stream(moved, 0.0 * tokens, steps, rates=self._rates("bf16"), params=self._streams)
 
     # -- steps -----------------------------------------------------------------------------------------------------
 
@@ -297,20 +295,17 @@ class StepModel:
         one = kernels.prefill_attention(
             flop, rows, moved, steps * cp, dims=float(dims), rates=self._rates(op.dtype), params=params
         )
+        return self._extrapolated(one, cached + new) * op.layers
+
+    def _extrapolated(self, cost: Cost, context: Value) -> Cost:
+        """Attention with a band that widens with the logarithm of the context, beyond what kernels were measured at."""
         beyond = self.setting.assumptions.extrapolation
-        if beyond is not None and self.setting.calibrated:
-            ramp = np.clip(
-                np.log(np.maximum(cached + new, 1.0) / beyond.measured_tokens)
-                / np.log(beyond.full_at_tokens / beyond.measured_tokens),
-                0.0,
-                1.0,
-            )
-            one = replace(
-                one,
-                low=one.low * (1.0 - (1.0 - beyond.low) * ramp),
-                high=one.high * (1.0 + (beyond.high - 1.0) * ramp),
-            )
-        return one * op.layers
+        if beyond is None or not self.setting.calibrated:
+            return cost
+        past = np.log(np.maximum(context, 1.0) / beyond.measured_tokens)
+        ramp = np.clip(past / np.log(beyond.full_at_tokens / beyond.measured_tokens), 0.0, 1.0)
+        low, high = 1.0 - (1.0 - beyond.low) * ramp, 1.0 + (beyond.high - 1.0) * ramp
+        return replace(cost, low=cost.low * low, high=cost.high * high)
 
     def reach_of_steps(self, new: Value, cached: Value, reach: Value) -> Array:
         """Tokens within reach at the end of each step, summed over the steps of one prompt.

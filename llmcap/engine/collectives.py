@@ -116,18 +116,38 @@ def _fastest(size: Value, ranks: int, fabric: Fabric, params: CollectiveParams) 
 
 
 def exchange(size: Value, ranks: int, launches: Value, *, fabric: Fabric, params: CollectiveParams | None) -> Cost:
-    """All-to-all, all-gather or reduce-scatter of a buffer of `size` bytes per rank: (n-1)/n of it crosses the link."""
+    """All-to-all, all-gather or reduce-scatter: (n-1)/n of a buffer crosses each link.
+
+    Parameters
+    ----------
+    size : float or ndarray
+        Bytes of the buffer on each rank, per launch; of an all-gather the whole that each rank ends with. [B]
+    ranks, launches, fabric, params
+        As in `all_reduce`; between servers the fabric is the network, with no levels.
+
+    Returns
+    -------
+    Cost
+        l + (n-1)/n S/(beta B) for each launch; zero for one rank. [s]
+
+    Examples
+    --------
+    16 MB over 8 ranks at 900 GB/s: 7/8 x 16 MB cross, 15.6 us.
+
+    >>> round(float(exchange(16e6, 8, 1.0, fabric=Fabric(900e9), params=None).network) * 1e6, 1)
+    15.6
+    """
     if ranks <= 1:
         return Cost()
     crossing = size * (ranks - 1) / ranks
     if params is None:
         return Cost(network=launches * crossing / fabric.bandwidth)
-    latency = params.alpha + params.alpha_log2 * math.log2(ranks)
-    return banded(params.low, params.high, network=launches * (latency + crossing / (params.beta * fabric.bandwidth)))
+    each = _latency(ranks, params) + crossing / (params.beta * fabric.bandwidth)
+    return banded(params.low, params.high, network=launches * each)
 
 
 def send(size: Value, launches: Value, *, fabric: Fabric, params: CollectiveParams | None) -> Cost:
-    """Point-to-point transfer to the next pipeline stage."""
+    """Point-to-point transfer of `size` bytes to the next pipeline stage: alpha + S/(beta B) for each launch. [s]"""
     if params is None:
         return Cost(network=launches * size / fabric.bandwidth)
     return banded(params.low, params.high, network=launches * (params.alpha + size / (params.beta * fabric.bandwidth)))
