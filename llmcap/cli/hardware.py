@@ -9,6 +9,7 @@ import typer
 from llmcap.cli.app import Command, group
 from llmcap.cli.options import SHEET_FORMATS, Format, OutputFile, SheetFormat, chosen_format
 from llmcap.cli.output import page_width, write_text
+from llmcap.errors import printable
 
 Server = Annotated[str, typer.Argument(metavar="ID|FILE", help="Id or YAML document of a server, or id of a part.")]
 Parts = Annotated[bool, typer.Option("--parts", help="List devices, drives, cards and other parts instead.")]
@@ -27,6 +28,9 @@ def list_hardware(parts: Parts = False, form: Format = None, output: OutputFile 
         from llmcap.report.tables import plain_table, rows_text
 
         chosen, found = chosen_format(form), part_rows()
+        if chosen == "table":
+            room = page_width() - 40  # beside the longest kind and id
+            found = [{**row, "name": printable(row["name"], room)} for row in found]
         write_text(plain_table(found) if chosen == "table" else rows_text(found, chosen), output)
         return
     from llmcap.analyses.documents.catalogue import server_rows

@@ -133,7 +133,8 @@ def replay(
     else:
         from llmcap.report.replay_page import replay_page
 
-        text = replay_page(answer, min(shutil.get_terminal_size((120, 24)).columns, 140))
+        width = min(shutil.get_terminal_size((120, 24)).columns, 140)
+        text = replay_page(answer, width, fitted=output is None and sys.stdout.isatty())
     write_text(text, output)
     if not answer.fits:
         print(f"Error: {answer.warnings[-1]}", file=sys.stderr)

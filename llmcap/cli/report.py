@@ -64,6 +64,8 @@ def report(
     shown at some of them, evenly spread; a file of results is shown as it is.
     """
     chosen = _form(output, form)
+    if output is None and form is None and sys.stdout.isatty():
+        raise OptionError("--output", "a page of a megabyte is no sight for a terminal", "add -o report.html")
     command = _command(source, output, form, sets or [], override, prices)
     made = _made(source, sets or [], override, prices, command)
     if chosen == "html":

@@ -320,5 +320,9 @@ def _list_scenarios() -> None:
 
     for identity in list_ids("scenario"):
         document: Any = load_as(Scenario, "scenario", identity).document
-        lines = textwrap.wrap(" ".join(document.question.split()), max(page_width() - 34, 30))
+        question, width = " ".join(document.question.split()), page_width()
+        if width < 80:
+            print(identity, *textwrap.wrap(question, width - 4), sep="\n    ")
+            continue
+        lines = textwrap.wrap(question, width - 34)
         print("\n".join(f"{name:<33} {line}" for name, line in zip_longest([identity], lines, fillvalue="")))

@@ -16,7 +16,8 @@ NONE: Final = "-"
 
 def explain_page(told: Explanation, width: int = 120) -> str:
     """Title, table, formulas, notes, as aligned text."""
-    blocks = [_title(told)]
+    title = (textwrap.fill(line, width, subsequent_indent="  ") for line in _title(told).splitlines())
+    blocks = ["\n".join(title) + "\n"]
     if told.rows:
         blocks.append(plain_table(_lines(told.rows), right=_NUMBERS) + _sum(told) + "\n")
     if told.hops:

@@ -15,10 +15,31 @@ from llmcap.units import format_bytes, format_count, format_rate, format_seconds
 NONE: Final = "-"
 
 
-def replay_page(answer: Replay, width: int = 120) -> str:
-    """Aligned text for a terminal of `width` columns."""
+#: What a narrow terminal does without, the first first.
+_OMITTED: Final = (
+    "life 2nd", "DWPD 2nd", "at their peak", "at peak", "second touch", "of ideal", "slower for", "p99", "blocks",
+    "DWPD", "writes a day",
+)  # fmt: skip
+
+
+def replay_page(answer: Replay, width: int = 120, *, fitted: bool = False) -> str:
+    """Aligned text for a terminal of `width` columns.
+
+    `fitted` leaves out columns that the width has no room for: for a screen, not for a file or a pipe.
+    """
     head = "".join(textwrap.fill(line, width) + "\n" for line in _head(answer))
-    blocks = [head, *(f"{title}\n{plain_table(rows)}" for title, rows in _tables(answer))]
+    gone: dict[str, None] = {}
+    blocks = [head]
+    for title, rows in _tables(answer):
+        for column in _OMITTED if fitted else ():
+            if max(map(len, plain_table(rows).splitlines())) <= width:
+                break
+            if column in rows[0]:
+                gone[column] = None
+                rows = [{name: cell for name, cell in row.items() if name != column} for row in rows]
+        blocks.append(f"{title}\n{plain_table(rows)}")
+    if gone:
+        blocks.append(textwrap.fill(f"A wider terminal also shows: {', '.join(gone)}.", width) + "\n")
     if answer.warnings:
         notes = (_sentence(note) for note in answer.warnings)
         blocks.append("".join(textwrap.fill(note, width, subsequent_indent="  ") + "\n" for note in notes))

@@ -88,8 +88,13 @@ def model_page(sheet: Mapping[str, Any], width: int) -> str:
         ),
         f"Weights {format_bytes(sheet['weight_bytes'])} as released ({sheet['weight_dtype']})",
         "",
-        f"State of one sequence of T = {sheet['context_tokens']:,} tokens in {sheet['kv_dtype']}: "
-        f"{format_bytes(kv['bytes_total'])} ({kv['bytes_total']:,} bytes)",
+        *_wrapped(
+            f"State of one sequence of T = {sheet['context_tokens']:,} tokens in {sheet['kv_dtype']}: "
+            f"{format_bytes(kv['bytes_total'])} ({kv['bytes_total']:,} bytes)",
+            width,
+            "",
+            "  ",
+        ),
         *_indented(
             plain_table(
                 [

@@ -23,7 +23,7 @@ def tier_page(rows: Sequence[Row], notes: Sequence[str], width: int = 120, *, fi
     `fitted` leaves out columns of times that the width has no room for: for a screen, not for a file or a pipe.
     """
     blocks = [plain_table(_places(rows)), _times_within(rows, width, fitted)]
-    blocks += [f"{title}\n{plain_table(lines)}" for title, lines in _extras(rows)]
+    blocks += [f"{title}\n{_named_once(lines, width, fitted)}" for title, lines in _extras(rows)]
     if notes:
         blocks.append("".join(textwrap.fill(note + ".", width, subsequent_indent="  ") + "\n" for note in notes))
     return "\n".join(blocks)
@@ -96,6 +96,15 @@ def _times_within(rows: Sequence[Row], width: int, fitted: bool) -> str:
     if gone:
         legend += f" A wider terminal also shows: {', '.join(gone)}."
     return plain_table(lines) + textwrap.fill(legend, width) + "\n"
+
+
+def _named_once(lines: list[dict[str, str]], width: int, fitted: bool) -> str:
+    """A table that leaves out, where it is too wide, what is the same in all its cases: the table of times has it."""
+    table = plain_table(lines)
+    if not fitted or max(map(len, table.splitlines())) <= width:
+        return table
+    same = {c for c in ("context", "cached", "users") if c in lines[0] and len({line[c] for line in lines}) == 1}
+    return plain_table([{name: cell for name, cell in line.items() if name not in same} for line in lines])
 
 
 def _extras(rows: Sequence[Row]) -> list[tuple[str, list[dict[str, str]]]]:

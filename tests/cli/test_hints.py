@@ -8,6 +8,11 @@ from typing import Any
 
 import pytest
 
+from llmcap.analyses.offload.tier_table import tier_table
+from llmcap.analyses.replays.replay import load_trace, replay
+from llmcap.report.replay_page import replay_page
+from llmcap.report.tier_page import tier_page
+
 
 @pytest.mark.parametrize(
     ("asked", "told"),
@@ -131,3 +136,36 @@ def test_parts_are_listed_and_shown(llmcap: Callable[..., Any]) -> None:
         assert llmcap("hardware", "show", part).status == 0
     unknown = llmcap("hardware", "show", "no-such-thing")
     assert (unknown.status, unknown.out) == (2, "")
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ("sweep",),
+        ("hardware", "list", "--parts"),
+        ("models", "show", "llama-3.1-70b"),
+        ("explain", "--term", "kv"),
+        ("compare", "dgx-b200", "dgx-h200", "dgx-h100"),
+    ],
+    ids=lambda asked: asked[0],
+)
+@pytest.mark.parametrize("width", [64, 80])
+def test_pages_keep_to_the_terminal(
+    llmcap: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, asked: tuple[str, ...], width: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    lines = llmcap(*asked).out.splitlines()
+    # An address is not broken: it is to be copied.
+    assert [line for line in lines if len(line) > width and "://" not in line and "github" not in line] == []
+
+
+@pytest.mark.parametrize("width", [70, 80, 100])
+def test_wide_tables_leave_columns_out_on_a_screen_alone(width: int) -> None:
+    read = load_trace("mooncake-conversation")
+    answer = replay(read, model="llama-3.1-70b", hardware="dgx-h100", capacities="20k")
+    screen, file = replay_page(answer, width, fitted=True), replay_page(answer, width)
+    assert max(map(len, screen.splitlines())) <= width
+    assert "life 2nd" in file
+    assert ("A wider terminal also shows:" in " ".join(screen.split())) == (width < max(map(len, file.splitlines())))
+    rows = tier_table(context="120k", users="4", hit=0.9, arrivals=0.5, sessions=3000)
+    assert max(map(len, tier_page(rows.rows, rows.notes, 100, fitted=True).splitlines())) <= 100
