@@ -34,7 +34,6 @@ def models_table(rows: Sequence[Row], width: int) -> str:
 
 def servers_table(rows: Sequence[Row], width: int) -> str:
     """One line a server: devices, their memory and peak, and what can hold caches."""
-    rest = ["HBM", "HBM read", "bf16 peak", "DRAM", "NVMe", "NVMe read"]
     shown = [
         {
             "id": row["id"] + ("*" if row["hypothetical"] else ""),

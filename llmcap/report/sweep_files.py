@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
@@ -190,7 +190,7 @@ def encoded_chunk(sweep: Sweep, job: Job, index: int) -> Encoded:
 def _in_threads(sweep: Sweep, job: Job, indices: range) -> Iterator[Encoded]:
     """Two threads: while one encodes, the other evaluates; numpy and Arrow let go of the interpreter's lock."""
     with ThreadPoolExecutor(2) as pool:
-        yield from _ordered(pool, lambda i: pool.submit(encoded_chunk, sweep, job, i), indices, ahead=2)
+        yield from _ordered(lambda i: pool.submit(encoded_chunk, sweep, job, i), indices, ahead=2)
 
 
 def _encoder(job: Job) -> Callable[[int], Encoded]:
@@ -199,9 +199,7 @@ def _encoder(job: Job) -> Callable[[int], Encoded]:
     return lambda index: encoded_chunk(sweep, job, index)
 
 
-def _ordered(
-    pool: Executor, submit: Callable[[int], Future[Encoded]], indices: range, *, ahead: int
-) -> Iterator[Encoded]:
+def _ordered(submit: Callable[[int], Future[Encoded]], indices: range, *, ahead: int) -> Iterator[Encoded]:
     """Results in order, with at most `ahead` chunks in memory beside the one in use."""
     waiting: deque[Future[Encoded]] = deque()
     try:

@@ -119,7 +119,7 @@ def layouts(asked: Asked) -> Iterator[tuple[int, Asked, Evaluator]]:
                 continue
 
 
-def shortfalls(measured: Measured, objectives: Objectives, evaluator: Evaluator, load: Load) -> list[Row]:
+def shortfalls(measured: Measured, objectives: Objectives, evaluator: Evaluator) -> list[Row]:
     """What a single case violates and by how much it would have to be relaxed, worst first.
 
     Returns

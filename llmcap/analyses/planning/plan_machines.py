@@ -40,7 +40,7 @@ def at_each(asked: Asked) -> list[Row]:
         rows[devices] = {
             "devices": devices, "tp": p.tp, "pp": p.pp, "dp": p.dp, "ep": p.ep, "cp": p.cp,
             "holds": bool(measured.holds[0]), "ttft_s": float(measured.ttft[0]), "tpot_s": float(measured.tpot[0]),
-            "worst": worst, "short": shortfalls(measured, tried.objectives, evaluator, tried.load),
+            "worst": worst, "short": shortfalls(measured, tried.objectives, evaluator),
         }  # fmt: skip
     return list(rows.values())
 

@@ -49,7 +49,7 @@ def scan(asked: Asked, evaluator: Evaluator, most: int) -> int:
 def binding(asked: Asked, users: int) -> tuple[str, list[Row]]:
     """What forbids one user more, and how far it would have to give way for that one."""
     evaluator = asked.evaluator()
-    found = shortfalls(asked.measure(evaluator, users + 1), asked.objectives, evaluator, asked.load)
+    found = shortfalls(asked.measure(evaluator, users + 1), asked.objectives, evaluator)
     return (found[0]["what"] if found else "capacity"), found
 
 

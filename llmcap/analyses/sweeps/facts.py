@@ -11,8 +11,7 @@ from llmcap.arch.structure import Structure
 
 def facts_of(setting: Setting) -> dict[str, Any]:
     """What a condition can name of a setting."""
-    facts = {**setting_inputs(setting), **model_facts(setting.structure), "max_context": setting.model.max_context}
-    return facts
+    return {**setting_inputs(setting), **model_facts(setting.structure), "max_context": setting.model.max_context}
 
 
 def model_facts(structure: Structure) -> dict[str, Any]:

@@ -191,7 +191,7 @@ def laguna(c: Config) -> Draft:
     blocks = after_dense(c, d, layers, traits, router_bias=True)
     for i, (scope, window) in enumerate(windows(c, layers, d.context, traits)):
         mixer = scoped(part | {"heads": heads[i]}, scope, window)
-        d.layer(d.mixer(named(scope, window), mixer), d.ffn(blocks[i]["kind"], blocks[i]))
+        d.layer(d.mixer(named(scope), mixer), d.ffn(blocks[i]["kind"], blocks[i]))
     return d
 
 

@@ -165,7 +165,7 @@ def scoped(part: Part, scope: str, window: int | None) -> Part:
     return part if scope == "full" else part | {"scope": scope, "window": window}
 
 
-def named(scope: str, window: int | None) -> str:
+def named(scope: str) -> str:
     """Name of an attention mixer: what it sees."""
     return "attention" if scope == "full" else scope
 
@@ -213,7 +213,7 @@ def ordinary(
     scopes = windows(c, layers, d.context, traits)
     blocks = ffn(c, d, layers, traits) if ffn else [dense(c, traits)] * layers
     for (scope, window), block in zip(scopes, blocks, strict=True):
-        d.layer(d.mixer(named(scope, window), scoped(part, scope, window)), d.ffn(block["kind"], block))
+        d.layer(d.mixer(named(scope), scoped(part, scope, window)), d.ffn(block["kind"], block))
     if traits.norm_vectors:
         d.norm_elements_per_layer = traits.norm_vectors * d.hidden
     if traits.final_norm_bias:
