@@ -29,7 +29,9 @@ EXPERTS = "t0 + hypot(F/(e P) (1 + r0/r), touched weights/(w W)) + rows/(a W), t
 PREFILL_ATTENTION = "steps t0 + (F + tail (R/128) SM q tile)/(e P) + bytes/(w W), F = 2 (d_qk + d_v) heads pairs"
 DECODE_ATTENTION = "t0 + hypot(KV bytes/(w W), F/(e P))"
 STREAM = "t0 + hypot(bytes/(w W), F/(e P))"
-ALL_REDUCE = "min(l + (n-1) S/(beta B), two_shot l + moved S/(beta B)), l = alpha + alpha_log2 log2(n)"
+_SHOTS = "l + (n-1) S/(beta B), two_shot l + 2 (n-1)/n S/(beta B)"
+ALL_REDUCE = f"min({_SHOTS}), l = alpha + alpha_log2 log2(n)"
+IN_SWITCH = f"min({_SHOTS}, switch log2(n) + (1 + 1/n) S/(beta B)), l = alpha + alpha_log2 log2(n)"
 EXCHANGE = "l + (n-1)/n S/(beta B), l = alpha + alpha_log2 log2(n)"
 LEVELS = "min(flat, two_shot l(g) + 2 (g-1)/g S/(beta B_inner) + all-reduce of S/g over the servers), g ranks a server"
 SEND = "alpha + S/(beta B)"
@@ -258,7 +260,7 @@ class Formulas:
         text = f"min({latency} + {n - 1}*{size}/{at}, {num(fit.two_shot)}*{latency} + {ring}*{size}/{at})"
         if in_switch:
             text = f"{text[:-1]}, {num(fit.switch)}*{num(math.log2(n))} + (1 + 1/{n})*{size}/{at})"
-        form = ALL_REDUCE
+        form = IN_SWITCH if in_switch else ALL_REDUCE
         if inner is not None:
             g, form = n / servers, LEVELS
             one, k = f"{size}/{num(g)}", f"({num(f.alpha)} + {num(f.alpha_log2)}*{num(math.log2(servers))})"
