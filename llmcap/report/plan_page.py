@@ -48,7 +48,7 @@ def _blocks(plan: Plan, table: Table, text: Callable[[str], str], strong: str) -
     if found.next:
         blocks.append("One step further:\n\n" + table([_step(row) for row in found.next]))
     if found.candidates:
-        blocks.append(table([_candidate(row) for row in found.candidates[:12]]))
+        blocks.append(table([_candidate(row) for row in _near(found.candidates)]))
     moving = [row for row in plan.sensitivity if row["swing"]]
     if moving:
         blocks.append("What moves the answer, a fifth either way:\n\n" + table(_tornado(plan, moving)))
@@ -111,6 +111,13 @@ def _step(row: Row) -> Row:
     shown: dict[str, Any] = {"change": row["change"]}
     shown |= {head: form(row[n]) for n, (head, form) in figures.items() if row.get(n) is not None}
     return shown | {"gain": NONE if gain is None else f"{gain:+.0%}"}
+
+
+def _near(rows: Sequence[Row], most: int = 12) -> Sequence[Row]:
+    """Candidates about the first that is enough, or the first ones."""
+    first = next((i for i, row in enumerate(rows) if row.get("holds")), 0)
+    start = max(min(first - most // 2, len(rows) - most), 0)
+    return rows[start : start + most]
 
 
 def _candidate(row: Row) -> Row:

@@ -185,3 +185,34 @@ def test_answers_go_to_a_file(llmcap: Callable[..., Any], tmp_path: Path) -> Non
         ran = llmcap(name, *given, "--context", "8k", "--format", "json", "-o", str(file))
         assert (ran.status, ran.out) == (0, "")
         assert json.loads(file.read_text(encoding="utf-8"))["schema"] == f"llmcap.{name}/1"
+
+
+@pytest.mark.parametrize(
+    "question", [("--drives-min",), ("--dram-min",), ("--bandwidth-for", "nvme", "--ttft", "300s")], ids=lambda q: q[0]
+)
+def test_no_tier_helps_users_who_do_not_fit_device_memory(
+    llmcap: Callable[..., Any], question: tuple[str, ...]
+) -> None:
+    """500 users of 3.58 GB are more than the 1.2 TB that eight devices leave; a drive was said to answer in 161 s."""
+    ask = (*question, "--context", "120k", "--cached-tokens", "118k", "--sessions", "500", "--users")
+    if question[0] == "--bandwidth-for":
+        ask = (*question, "--context", "120k", "--cached-tokens", "118k", "--users")
+    short = llmcap("plan", *ask, "500", "--format", "json")
+    assert short.status == 4
+    told = short.json()
+    assert (told["feasible"], told["binding"], told["answer"]) == (False, "capacity", {})
+    assert "fewer --users with --sessions 500" in told["text"]
+    assert llmcap("estimate", "--context", "120k", "--cached-tokens", "118k", "--users", "500").status == 4
+    room = llmcap("plan", *ask, "230", "--format", "json")
+    assert (room.status, room.json()["feasible"]) == (0, True)
+    more = [row["answer_more"] for row in room.json()["sensitivity"] if row["what"] == "users"]
+    assert more in ([], [None])  # 276 users are more than the 266 that fit
+
+
+def test_the_answer_is_among_the_devices_that_are_shown(llmcap: Callable[..., Any]) -> None:
+    """112 devices were the answer above a table from 1 to 72."""
+    page = llmcap("plan", "--devices-min", "--users", "5000", "--context", "120k", "--no-sensitivity").out
+    devices = page.split(" devices; with")[0].split()[-1]
+    lines = [line.split() for line in page.splitlines()]
+    assert [line for line in lines if line[:1] == [devices] and "yes" in line]
+    assert len([line for line in lines if len(line) > 3 and ("yes" in line or "no" in line)]) == 12

@@ -7,7 +7,7 @@ from dataclasses import field
 from typing import Any, Final
 
 from llmcap.analyses.planning import plan_machines, plan_tiers, plan_users
-from llmcap.analyses.planning.asked import Asked, more, slack
+from llmcap.analyses.planning.asked import Asked, more, shortfalls, slack
 from llmcap.errors import OptionError
 from llmcap.records import dataclass
 from llmcap.units import format_bytes, format_rate, format_seconds
@@ -117,8 +117,30 @@ def devices_min(asked: Asked) -> Answer:
     )  # fmt: skip
 
 
+def _active_fit(asked: Asked) -> bool:
+    """Whether the active users fit device memory, which no tier changes."""
+    return bool(asked.measure(asked.evaluator()).fits[0])
+
+
+def _unfit(asked: Asked) -> Answer | None:
+    """The answer about a tier when the active users do not fit device memory: a reload has nowhere to go."""
+    if _active_fit(asked):
+        return None
+    evaluator = asked.evaluator()
+    short = [
+        row for row in shortfalls(asked.measure(evaluator), asked.objectives, evaluator) if row["what"] == "capacity"
+    ]
+    text = (
+        f"The active users do not fit, whatever the tier; {short[0]['text']}; or fewer --users with --sessions "
+        f"{asked.load.sessions:,} if not all are active at once"
+    )
+    return Answer(False, {}, None, text, "capacity", relax=short)
+
+
 def dram_min(asked: Asked) -> Answer:
     """Least DRAM of each server that keeps all sessions."""
+    if (unfit := _unfit(asked)) is not None:
+        return unfit
     evaluator = asked.evaluator()
     machine = evaluator.setting.machine
     if machine.server.unified_memory is not None:
@@ -139,12 +161,15 @@ def dram_min(asked: Asked) -> Answer:
     if late:
         return Answer(False, answer, each, late[0]["text"], "ttft", relax=late, notes=notes)
     told = f"it has {format_bytes(has)}" if each <= has else f"{format_bytes(each - has)} more than it has"
-    text = f"{format_bytes(each)} of DRAM in each server keep {sessions:,} sessions of {format_bytes(one)}; {told}"
+    kept = f"{sessions:,} session{'s' * (sessions > 1)}"
+    text = f"{format_bytes(each)} of DRAM in each server keep {kept} of {format_bytes(one)}; {told}"
     return Answer(True, answer, each, text, "capacity", next=steps, notes=notes)
 
 
 def drives_min(asked: Asked) -> Answer:
     """Fewest drives of each server that keep all sessions and bring them back in time."""
+    if (unfit := _unfit(asked)) is not None:
+        return unfit
     drives = plan_tiers.fewest_drives(asked)
     if drives is None:
         most = plan_tiers.MOST_DRIVES
@@ -177,8 +202,9 @@ def drives_min(asked: Asked) -> Answer:
               "ttft_reload_s": there.ttft}]  # fmt: skip
     answer = {"drives": drives, "drive": tier.drive.id if tier.drive else None, "capacity_bytes": tier.capacity,
               "sessions": held, "ttft_reload_s": here.ttft}  # fmt: skip
-    text = f"{drives} drive{'s' * (drives > 1)} in each server hold {held:,} sessions and give the first token after "
-    text += format_seconds(here.ttft)
+    several = drives > 1
+    text = f"{drives} drive{'s' * several} in each server hold{'s' * (not several)} {held:,} session{'s' * (held != 1)}"
+    text += f" and give{'s' * (not several)} the first token after {format_seconds(here.ttft)}"
     text += f"; one fewer misses {_words(what)}" if what else ""
     text += f"; two more drives: {steps[0]['gain']:+.0%} sessions, first token after {format_seconds(there.ttft)}"
     return Answer(True, answer, float(drives), text, what, next=steps)
@@ -186,6 +212,8 @@ def drives_min(asked: Asked) -> Answer:
 
 def bandwidth_for(asked: Asked) -> Answer:
     """Read bandwidth that a tier needs."""
+    if (unfit := _unfit(asked)) is not None:
+        return unfit
     name, limit = asked.objectives.tier, asked.objectives.ttft
     assert name is not None and limit is not None
     row = plan_tiers.bandwidth_for(asked, name)
@@ -281,6 +309,8 @@ def _words(what: str | None) -> str:
 
 
 def _drives(asked: Asked) -> float | None:
+    if not _active_fit(asked):
+        return None
     found = plan_tiers.fewest_drives(asked)
     return None if found is None else float(found)
 
@@ -292,12 +322,14 @@ def _devices(asked: Asked) -> float | None:
 
 def _dram(asked: Asked) -> float | None:
     evaluator = asked.evaluator()
-    if _too_late(asked, "dram"):
+    if not _active_fit(asked) or _too_late(asked, "dram"):
         return None
     return plan_tiers.session_bytes(asked, evaluator, "dram") / evaluator.setting.machine.servers
 
 
 def _bandwidth(asked: Asked) -> float | None:
+    if not _active_fit(asked):
+        return None
     row = plan_tiers.bandwidth_for(asked, asked.objectives.tier or "")
     return row["nominal_bytes_per_s"] if row["feasible"] else None
 
