@@ -119,7 +119,8 @@ def _extras(rows: Sequence[Row]) -> list[tuple[str, list[dict[str, str]]]]:
             cells = {head: NONE if row.get(c) is None else shown(row[c]) for c, head, shown in present}
             if any(cell != NONE for cell in cells.values()):
                 lines.append({**_case(row), **cells})
-        tables.append((title, _without_empty(lines)))
+        if lines:  # none where no case has times
+            tables.append((title, _without_empty(lines)))
     return tables
 
 

@@ -31,6 +31,10 @@ def test_an_option_of_another_command_is_named_as_such(
     assert told in ran.err
 
 
+def test_a_refused_rate_is_quoted_as_it_was_written(llmcap: Callable[..., Any]) -> None:
+    assert "--arrivals: '0' must be greater" in llmcap("tiers", "--arrivals", "0").err
+
+
 @pytest.mark.parametrize("rate", ["2", "2/s", "120/min", "7200/h"])
 def test_tiers_take_a_rate_in_any_unit(llmcap: Callable[..., Any], rate: str) -> None:
     ask = ("tiers", "--context", "128k", "--format", "json", "--arrivals")
@@ -55,6 +59,10 @@ def test_a_table_without_times_explains_no_marks(llmcap: Callable[..., Any], for
     out = llmcap("tiers", "--users", "500", "--context", "120k", "--format", form).out
     assert "the faster way" not in out
     assert "fewer --users with --sessions N" in " ".join(out.split())
+    ask = ("tiers", "--users", "500", "--context", "120k", "--arrivals", "2", "--sessions", "600", "--format", form)
+    out = llmcap(*ask).out
+    assert "Where the sessions live" in out
+    assert "Requests at random" not in out  # a title without a table
 
 
 def test_the_legend_speaks_of_columns_that_are_there(llmcap: Callable[..., Any]) -> None:

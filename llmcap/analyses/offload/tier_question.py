@@ -173,7 +173,11 @@ def _arrival_rate(value: object) -> float:
     try:
         return parse_quantity(f"{text} /s" if text[-1:].isdigit() or text.endswith(".") else text, "per_s")
     except QuantityError as error:
-        raise OptionError("--arrivals", error.message, "write requests a second, for example 2.5 or 150/min") from None
+        raise OptionError(
+            "--arrivals",
+            error.message.replace(f"'{text} /s'", f"'{text}'"),
+            "write requests a second, for example 2.5 or 150/min",
+        ) from None
 
 
 def _one_of(name: str, value: str, choices: dict[str, T]) -> T:
