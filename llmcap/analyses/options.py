@@ -250,6 +250,11 @@ def _check_load(options: Options) -> None:
         raise OptionError(
             "--lengths", "tells apart how clients of a closed loop keep in step", "leave it out with a rate"
         )
+    if options.lengths == "equal" and options.prefill_devices is not None:
+        raise OptionError(
+            "--lengths", "no steps are known of clients in step whose prompts are prefilled elsewhere",
+            "leave it out with --prefill-devices",
+        )  # fmt: skip
 
 
 def _arrivals(value: object) -> str | float:

@@ -218,6 +218,58 @@ def test_more_clients_than_the_pool_holds_are_served_one_after_another() -> None
     assert any("the others wait" in said for said in answer.warnings)
 
 
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "tensorrt-llm"])
+@pytest.mark.parametrize("lengths", [(2, 10), (1, 300), (8000, 100), (32_768, 3)])
+def test_no_more_run_than_there_is_room_for(engine: str, lengths: tuple[int, int]) -> None:
+    # The stay of a request has parts outside of the batch, which Little's law alone would take for places.
+    c = np.array([1.0, 300.0, 3000.0, 100_000.0])
+    closed = load(engine=engine).columns(c, lengths[0], 0, lengths[1])
+    assert np.all(closed["running"] <= np.maximum(closed["held"], 2.0) * (1.0 + 1e-9))
+    assert closed["running"] + closed["waiting"] == pytest.approx(c)
+    most = float(closed["saturation_requests_per_s"][0])
+    for share in (0.5, 0.9, 0.999):
+        found = load(engine=engine, arrivals=f"{share * most:.6f}/s").columns(1, lengths[0], 0, lengths[1])
+        assert float(found["running"]) <= max(float(found["held"]), 2.0) * (1.0 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"context": 2000, "users": 2000}, "the cache pool holds"),
+        ({"context": 2, "users": 20_000}, "the engine runs at most 2,048"),  # two replicas of 1,024
+        ({"context": 20_000, "output_tokens": 10, "users": 2000}, "steps have no room for more prefill"),  # 2 x 4.1
+        ({"context": 8000, "output_tokens": 10, "users": 2000, "prefill_devices": 1}, "the prefill devices take"),
+        ({"context": 100, "output_tokens": 4000, "users": 20_000, "prefill_devices": 1}, "the decode devices have"),
+    ],
+)
+def test_clients_are_told_what_they_wait_for(options: dict[str, Any], why: str) -> None:
+    warnings = llmcap.estimate(**{**QUESTION, "arrivals": "closed", **options}).warnings
+    assert sum("the others wait" in said for said in warnings) == 1
+    assert any(f"the others wait: {why}" in said for said in warnings)
+
+
+def test_a_throughput_above_saturation_is_explained() -> None:
+    ask = {**QUESTION, "model": "mixtral-8x7b", "tp": 2, "users": 2000, "arrivals": "closed"}
+    for engine in ("vllm", "tensorrt-llm"):
+        answer = llmcap.estimate(**ask, engine=engine)
+        above = answer.serving["requests_per_s"] > 1.02 * answer.serving["saturation_requests_per_s"]
+        assert above == (engine == "tensorrt-llm")
+        assert any("throughput is above saturation" in said for said in answer.warnings) == above
+
+
+@pytest.mark.parametrize("options", [{}, {"prefill_devices": 1}])
+def test_cases_solved_piece_by_piece_are_the_cases(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    model = load(**options, arrivals="3/s")
+    context, output = np.array([[10.0], [1000.0], [30_000.0], [4000.0], [2.0]]), np.array([1.0, 50.0, 900.0])
+    whole = model.columns(1, context, 0, output)
+    monkeypatch.setattr("llmcap.analyses.serving.load._PIECE", 4)
+    pieces = model.columns(1, context, 0, output)
+    assert list(pieces) == list(whole)
+    for name in whole:
+        assert np.shape(pieces[name]) == np.broadcast_shapes(np.shape(whole[name]), (5, 3))
+        assert pieces[name] == pytest.approx(np.broadcast_to(whole[name], (5, 3)), rel=1e-12, nan_ok=True), name
+
+
 def test_a_request_that_no_replica_holds_has_no_time() -> None:
     answer = llmcap.estimate(model="llama-3.1-8b", hardware="dgx-h100", devices=1, context="3M", output_tokens=10,
                              arrivals="closed")  # fmt: skip
@@ -386,6 +438,7 @@ def test_every_column_is_named() -> None:
         ({"arrivals": "2/s", "lengths": "equal"}, "--lengths", "rate"),
         ({"arrivals": "closed", "lengths": "odd"}, "--lengths", "varied"),
         ({"lengths": "equal"}, "--lengths", "--arrivals"),
+        ({"arrivals": "closed", "lengths": "equal", "prefill_devices": 1}, "--lengths", "--prefill-devices"),
         ({"draft_tokens": 2, "acceptance": 0.8}, "--draft-tokens", "--arrivals"),
         ({"arrivals": "closed", "draft_tokens": 2}, "--acceptance", "--draft-tokens"),
         ({"arrivals": "closed", "acceptance": 0.8}, "--acceptance", "--draft-tokens"),
@@ -399,7 +452,11 @@ def test_every_column_is_named() -> None:
         ({"arrivals": "closed", "prefill_devices": 3, "devices": 8, "tp": 2}, "--prefill-tp", "3 prefill devices"),
         ({"arrivals": "closed", "assumptions": "ideal"}, "--arrivals", "calibrated"),
         ({"arrivals": "closed", "prefill_tp": 1}, "--prefill-tp", "--prefill-devices"),
-        ({"arrivals": "closed", "prefill_devices": 4, "devices": 8, "prefill_tp": 3}, "--prefill-tp", "4 prefill devices"),
+        (
+            {"arrivals": "closed", "prefill_devices": 4, "devices": 8, "prefill_tp": 3},
+            "--prefill-tp",
+            "4 prefill devices",
+        ),
     ],
 )
 def test_bad_input_has_one_clear_error(options: dict[str, Any], option: str, word: str) -> None:

@@ -17,6 +17,14 @@ from llmcap.units import format_bytes, format_rate
 
 _NEAR = 0.9
 """Utilisation from which waits are uncertain."""
+_PAST = 1.02
+"""Throughput over saturation from which the two do not go together."""
+_FULL = {
+    "prefill devices": "the prefill devices take no more prompts",
+    "decode devices": "the decode devices have no place for more",
+    "transfer": "the links move no more caches",
+}
+"""Why clients wait, by what is full first of two pools."""
 
 
 def with_load(found: Estimate) -> Estimate:
@@ -35,7 +43,7 @@ def with_load(found: Estimate) -> Estimate:
     return replace(
         found,
         serving=serving,
-        warnings=[*together, *_warnings(found, serving), *_shortfall(model, found, serving)],
+        warnings=[*together, *_warnings(model, found, serving), *_shortfall(model, found, serving)],
         assumptions=[
             *found.assumptions,
             *({"name": s.name, "text": s.text, "source": s.source, "bias": s.bias} for s in statements(setting)),
@@ -43,7 +51,7 @@ def with_load(found: Estimate) -> Estimate:
     )
 
 
-def _warnings(found: Estimate, serving: dict[str, Any]) -> list[str]:
+def _warnings(model: LoadModel, found: Estimate, serving: dict[str, Any]) -> list[str]:
     i = found.inputs
     said: list[str] = []
     if not served(serving):
@@ -51,14 +59,15 @@ def _warnings(found: Estimate, serving: dict[str, Any]) -> list[str]:
     if i["arrivals"] == "closed" and serving["waiting"] >= 1.0:
         said.append(
             f"{serving['running']:,.0f} of the {i['users']:,} clients run at a time, the others wait: "
-            + (
-                f"the cache pool holds {serving['held']:,.0f} requests of this length"
-                if serving["running"] >= 0.99 * serving["held"]
-                else "steps have no room for more prefill"
-            )
+            + _held_back(model, found, serving)
         )
-    elif not found.fits and "prefill_devices" not in i:
+    elif not found.fits and model.split is None and model.model.engine.admission == "mean":
         said.append(f"all {i['users']:,} at full length at once would not fit; they are admitted at their mean length")
+    if serving["requests_per_s"] > _PAST * serving["saturation_requests_per_s"]:
+        said.append(
+            f"throughput is above saturation: the profile '{found.setting.engine.id}' knows saturation from a "
+            "benchmark of its own that is slower than its closed loops; rates between the two may be sustained"
+        )
     if i["arrivals"] == "poisson" and serving["utilisation"] >= _NEAR:
         said.append(
             f"at {serving['utilisation']:.0%} of saturation waits rest on small differences; read them as orders of "
@@ -67,6 +76,20 @@ def _warnings(found: Estimate, serving: dict[str, Any]) -> list[str]:
     if i["arrivals"] == "poisson" and serving["tpot_high_s"] is None:
         said.append("at the slow end of the band this rate is past saturation: the times have no upper end")
     return said
+
+
+def _held_back(model: LoadModel, found: Estimate, serving: dict[str, Any]) -> str:
+    """What keeps the other clients from running."""
+    if model.split is not None:
+        return _FULL[serving["saturation_limit"]]
+    i = found.inputs
+    lengths = (np.asarray(float(i[f"{name}_tokens"])) for name in ("context", "cached", "output"))
+    if float(i["dp"] * model.model.slots(*lengths)) < 0.999 * serving["held"]:
+        return "steps have no room for more prefill"
+    most = i["dp"] * model.model.engine.most_sequences
+    if serving["held"] >= most:
+        return f"the engine runs at most {most:,}"
+    return f"the cache pool holds {serving['held']:,.0f} requests of this length"
 
 
 def served(serving: dict[str, Any]) -> bool:

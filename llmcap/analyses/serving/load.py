@@ -27,6 +27,8 @@ LIMITS: Final = ("compute", "memory", "network", "overhead", "capacity", "satura
 CEILINGS: Final = ("cache pool", "max sequences", "work", "prefill devices", "decode devices", "transfer")
 WORDS: Final = {"limit": LIMITS, "saturation_limit": CEILINGS}
 _CAPACITY, _SATURATED = 4, 5
+_PIECE: Final = 4_000
+"""Cases whose running sequences are solved for at a time: each is tried on a grid, and the grids take memory."""
 _MORE: Final = 1.1
 """What twice the sequences must bring for the pool, and not the work itself, to be what holds the rate down."""
 
@@ -123,8 +125,21 @@ class LoadModel:
         OptionError
             Users beside a rate.
         """
-        c, n, k, o = (np.asarray(v, dtype=np.float64) for v in np.broadcast_arrays(users, context, cached, output))
-        self.check(c)
+        every = [np.asarray(v, dtype=np.float64) for v in np.broadcast_arrays(users, context, cached, output)]
+        self.check(every[0])
+        size = every[0].size
+        if size <= _PIECE or (self.rate is None and self.split is None):
+            return self._columns(*every)
+        flat = [v.reshape(-1) for v in every]
+        pieces = [self._columns(*(v[i : i + _PIECE] for v in flat)) for i in range(0, size, _PIECE)]
+        # A column that some pieces have, all have: which ones there are follows from the options alone.
+        return {
+            name: np.concatenate([np.broadcast_to(piece[name], len(flat[0][at : at + _PIECE])) for at, piece in
+                                  zip(range(0, size, _PIECE), pieces, strict=True)]).reshape(every[0].shape)
+            for name in pieces[0]
+        }  # fmt: skip
+
+    def _columns(self, c: Array, n: Array, k: Array, o: Array) -> dict[str, Any]:
         fits = self.model.fits(n, o) if self.split is None else self.split.fits(n, o)
         ceiling, why = self._ceiling(n, k, o)
         answer = self._closed(c, n, k, o) if self.rate is None else self._poisson(n, k, o)

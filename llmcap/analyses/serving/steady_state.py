@@ -193,7 +193,8 @@ class ServingModel:
         busiest = np.minimum(running, dp)  # replicas with anything to do
         rate = busiest * serving.completed(c / busiest, running / busiest, stay, decode, shared, o)
         queue = np.where(excess > 0.0, self.engine.waiting * np.maximum(c / rate - stay, 0.0), 0.0)
-        waiting = np.where(excess > 0.0, c - np.minimum(rate * stay, c), 0.0)
+        # Who is in the batch holds a place; part of the stay before the first token is spent outside of it.
+        waiting = np.where(excess > 0.0, c - np.minimum(np.minimum(rate * stay, running), c), 0.0)
         return {
             "tpot_s": tpot, "ttft_s": ttft + queue, "queue_s": queue, "output_tok_per_s": rate * o,
             "running": c - waiting, "waiting": waiting,
@@ -249,10 +250,11 @@ class ServingModel:
         )
         queue = queueing.delay(own, busy) + queueing.slot_delay(stay, slots, own / most)
         gap = np.where(own < most, 0.0, np.nan)
+        within = np.minimum(x * stay, self.setting.parallelism.dp * slots)
         return {
             "tpot_s": tpot + gap, "ttft_s": first + queue.mean + gap,
             "queue": Moments(queue.mean + gap, queue.variance),
-            "running": x * stay + gap, "waiting": x * queue.mean + gap,
+            "running": within + gap, "waiting": x * (stay + queue.mean) - within + gap,
         }  # fmt: skip
 
     def capacity(self, context: Array, cached: Array, output: Array) -> Array:
