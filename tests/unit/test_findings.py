@@ -10,6 +10,7 @@ import pytest
 
 import llmcap
 from llmcap.report.document import cell_of, quantity
+from llmcap.report.figures.style import shown_value
 from llmcap.report.findings import findings
 from llmcap.report.result_report import row_pictures
 from llmcap.report.words import layout
@@ -107,3 +108,14 @@ def test_numbers_carry_their_unit(name: str, value: float, text: str) -> None:
 @pytest.mark.parametrize("value", [None, float("nan"), np.nan, pd.NA, float("inf")])
 def test_what_has_no_value_is_a_dash(value: Any) -> None:
     assert (cell_of("ttft_s", value).text, cell_of("ttft_s", value).value) == ("-", None)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("draft_tokens", 2, "2 drafted"), ("acceptance", 0.875, "88% accepted"), ("arrivals_per_s", 1.0, "1 request/s"),
+        ("arrivals_per_s", 2.5, "2.5 requests/s"), ("users", 1, "1 user"), ("tp", 8, "TP 8"),
+    ],
+)  # fmt: skip
+def test_labels_of_lines_read_as_words(name: str, value: float, text: str) -> None:
+    assert shown_value(name, value) == text

@@ -321,6 +321,10 @@ def shown_value(name: str, value: Any) -> str:
         return f"{entry.label} {format_seconds(float(value))}"
     if name == "users":
         return "1 user" if value == 1 else f"{int(value):,} users"
+    if name == "draft_tokens":
+        return f"{int(value):,} drafted"
+    if name == "acceptance":
+        return f"{float(value):.0%} accepted"
     if name == "arrivals_per_s":
         return format_rate(float(value), "requests/s")
     if name == "sessions":
