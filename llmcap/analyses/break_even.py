@@ -21,19 +21,21 @@ LONGEST: Final = 2.0**24
 #: Cases searched together: their tables stay in the cache.
 MOST_CASES: Final = 1024
 _BETWEEN: Final = np.arange(1.0, 16.0) / 16.0
-_ROUNDS_OF_BLOCKS: Final = 8
+_AHEAD: Final = np.arange(32.0)
+_ROUNDS: Final = 256
 
 
 class BreakEven:
     """Smallest prefixes from which reloading wins on a tier, the new tokens held fixed.
 
-    Reloading wins at P when recompute(P + S) > reload(P) + prefill(S after P). From the smallest prefix that wins,
-    every longer one does too, up to the model's longest context or LONGEST, whichever is more.
+    Reloading wins at P when recompute(P + S) > reload(P) + prefill(S after P). From the prefix named here on it wins at
+    every longer one too, up to the model's longest context or LONGEST, whichever is more; a shorter one may win early
+    in a step of prefill and lose later in it.
     """
 
     def __init__(
         self, users: Array, new: Array, saved: Callable[[Array, Array, Array], Value], moved: Callable[[Array], Array],
-        *, limit: float, block: int,
+        *, limit: float, block: int, step: Array | None = None,
     ) -> None:  # fmt: skip
         """
         Parameters
@@ -48,6 +50,8 @@ class BreakEven:
             Longest context of the model. [tokens]
         block : int
             Tokens that travel together, 0 when any number does.
+        step : ndarray, optional
+            Tokens of each prompt that a prefill step takes, of each case; None where prompts run in one step.
         """
         self._users, self._new, self._saved, self._moved, self._block = (
             users[:, None],
@@ -56,6 +60,7 @@ class BreakEven:
             moved,
             block,
         )
+        self._step = None if step is None else np.maximum(step, 1.0)
         knots = np.geomspace(1.0, max(limit, 2.0), 48)
         if limit < LONGEST:
             knots = np.concatenate([knots, np.geomspace(limit, LONGEST, 12)])
@@ -78,9 +83,16 @@ class BreakEven:
         always, never = won.all(axis=1), ~won[:, -1]
         low = knots[lost_last]
         high = knots[np.minimum(lost_last + 1, knots.size - 1)]
-        high = np.where(always, low, high)
+        low, high = np.where(always, 0.0, low), np.where(always, 1.0, high)
+        self._narrow(reload, low, high, np.flatnonzero(high - low > 1.0))
+        if self._step is not None or self._block:
+            self._past_jumps(reload, low, high, np.flatnonzero(~never))
+        return np.asarray(np.where(never, np.nan, high))
 
-        open_ = np.flatnonzero(high - low > 1.0)
+    def _narrow(
+        self, reload: Callable[[Array, Array], Value], low: Array, high: Array, open_: NDArray[np.intp]
+    ) -> None:
+        """Bring `low`, where reloading loses, and `high`, where it wins, next to each other in the cases `open_`."""
         while open_.size:
             below, above = low[open_, None], high[open_, None]
             x = np.minimum(below + np.ceil((above - below) * _BETWEEN), above - 1.0)
@@ -88,14 +100,38 @@ class BreakEven:
             low[open_] = below = np.max(np.where(lost, x, below), axis=1)
             high[open_] = above = np.min(np.where(x > below[:, None], x, above), axis=1)
             open_ = open_[above - below > 1.0]
-        # Whole blocks travel together: within the next blocks a prefix may lose once more.
-        everyone = np.arange(low.size)
-        for _ in range(_ROUNDS_OF_BLOCKS if self._block else 0):
-            ahead = high[:, None] + np.arange(1.0, self._block + 1.0)
-            lost = ~self._wins(reload, everyone, ahead) & (ahead <= knots[-1])
-            last = self._block - 1 - np.argmax(lost[:, ::-1], axis=1)
-            high = np.where(lost.any(axis=1), high + last + 2.0, high)
-        return np.asarray(np.where(always, 1.0, np.where(never, np.nan, high)))
+
+    def _past_jumps(
+        self, reload: Callable[[Array, Array], Value], low: Array, high: Array, some: NDArray[np.intp]
+    ) -> None:
+        """Move on to where reloading does not lose again at the end of a step or the start of a block.
+
+        Computing gets dearer in jumps, where a step begins, and reloading steadily: while the two keep pace reloading
+        wins early in a step and loses late in it. Where whole blocks travel, each costs most at its first token.
+        """
+        for _ in range(_ROUNDS):
+            won = high[some, None]
+            places = [won]
+            if self._step is not None:
+                step, new = self._step[some, None], self._new[some]
+                places.append(np.floor((np.floor((won + new) / step) + _AHEAD) * step) - new)
+                if np.min(step) < _AHEAD.size:  # ends of whole tokens are uneven then
+                    places.append(won + _AHEAD)
+            if self._block:
+                near = won + self._block * _AHEAD
+                places = [np.floor((p - 1.0) / self._block) * self._block + 1.0 for p in (*places, near)] + places
+            ends = np.sort(np.minimum(np.maximum(np.concatenate(places, axis=1), won), self._knots[-1]), axis=1)
+            lost = ~self._wins(reload, some, ends)
+            again = lost.any(axis=1)
+            if not again.any():
+                return
+            some, ends, lost = some[again], ends[again], lost[again]
+            last = ends.shape[1] - 1 - np.argmax(lost[:, ::-1], axis=1)
+            low[some] = ends[np.arange(some.size), last]
+            # The place behind it wins, or lies behind what was looked at.
+            after = np.minimum(last + 1, ends.shape[1] - 1)
+            high[some] = np.maximum(ends[np.arange(some.size), after], low[some] + 1.0)
+            self._narrow(reload, low, high, some[high[some] - low[some] > 1.0])
 
     def _wins(
         self, reload: Callable[[Array, Array], Value], some: NDArray[np.intp], prefix: Array

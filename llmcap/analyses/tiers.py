@@ -267,7 +267,9 @@ class TierModel:
         def load(x: Array) -> Value:
             return tier.fixed + users * np.maximum(moved - growing * x, 0.0) / rate
 
-        return transfer.best_split(prefix, lambda x: self.recompute(users, x), load)
+        staged = self.setting.calibrated and self.setting.parallelism.pp > 1
+        step = self.setting.chunk_tokens / self.fullest(users) if staged else None
+        return transfer.best_split(prefix, lambda x: self.recompute(users, x), load, step)
 
     def break_even_tokens(self, tier: TierRates, users: Array, new: Array) -> Array:
         """Smallest prefix from which reloading wins on a tier, the new tokens held fixed; NaN when there is none."""
@@ -294,11 +296,13 @@ class TierModel:
         pairs = of_users.reshape(users.shape) * distinct_new.size + of_new.reshape(new.shape)
         cases, back = np.unique(pairs, return_inverse=True)
         u, s = distinct_users[cases // distinct_new.size], distinct_new[cases % distinct_new.size]
+        step = self.setting.chunk_tokens / self.fullest(u) if self.setting.calibrated else None
         searches = [
             BreakEven(
                 u[i : i + MOST_CASES], s[i : i + MOST_CASES], self._saved, self.moved,
                 limit=float(self.setting.model.max_context),
                 block=self.setting.engine.kv_block if self.setting.options.kv_policy == "all-full" else 0,
+                step=None if step is None else step[i : i + MOST_CASES],
             )
             for i in range(0, cases.size, MOST_CASES)
         ]  # fmt: skip

@@ -154,7 +154,9 @@ def overlapped(load: Value, compute: Value, layers: int) -> Value:
     return np.maximum(load, compute) + np.minimum(load, compute) / layers
 
 
-def best_split(prefix: Array, compute: Callable[[Array], Value], load: Callable[[Array], Value]) -> Array:
+def best_split(
+    prefix: Array, compute: Callable[[Array], Value], load: Callable[[Array], Value], step: Array | None = None
+) -> Array:
     """Time of the best split of a prefix: compute its front while loading the rest, both in parallel.
 
     Parameters
@@ -163,18 +165,23 @@ def best_split(prefix: Array, compute: Callable[[Array], Value], load: Callable[
         Reusable tokens. [tokens]
     compute, load : callable
         Time to compute the first x tokens, rising in x; time to load what follows them, falling in x. [s]
+    step : ndarray, optional
+        Where compute rises from step to step but may fall and rise again within one, as it does when a step of a few
+        tokens fills pipeline stages as well as a whole one: tokens of a step. [tokens]
 
     Returns
     -------
     ndarray
         min over whole x in [0, prefix] of max(compute(x), load(x)), found by bisection on the sign of their
-        difference. [s]
+        difference; with steps over the ends of steps first, then by the slope within the one where they meet. [s]
 
     Notes
     -----
     At steady rates the answer is 1 / (1/t_compute + 1/t_load); attention makes later tokens dearer, so the split
     point is solved for. Compute time may step up at a chunk's start; then both sides of the step are compared.
     """
+    if step is not None:
+        return _best_split_in_steps(prefix, compute, load, step)
     low = np.zeros_like(prefix)
     high = prefix.copy()
     for _ in range(int(np.ceil(np.log2(max(float(prefix.max(initial=0.0)), 1.0)))) + 1):
@@ -184,3 +191,29 @@ def best_split(prefix: Array, compute: Callable[[Array], Value], load: Callable[
         high = np.where(more, high, middle)
     best = np.minimum(load(low), np.maximum(compute(high), load(high)))
     return np.asarray(best)
+
+
+def _best_split_in_steps(
+    prefix: Array, compute: Callable[[Array], Value], load: Callable[[Array], Value], step: Array
+) -> Array:
+    """`best_split` where compute may fall within a step."""
+
+    def both(x: Array) -> Array:
+        return np.maximum(compute(x), load(x))
+
+    def end(k: Array) -> Array:
+        return np.minimum(np.floor(k * step), prefix)
+
+    early, late = np.zeros_like(prefix), np.ceil(prefix / step) + 1.0
+    while np.any(late - early > 1.0):
+        middle = np.floor((early + late) / 2.0)
+        x = end(middle)
+        more = (compute(x) <= load(x)) | (middle == early)
+        early, late = np.where(more, middle, early), np.where(more, late, middle)
+    best = both(end(early))
+    low, high = np.minimum(end(early) + 1.0, prefix), end(late)
+    while np.any(low < high):
+        middle = np.floor((low + high) / 2.0)
+        falls = both(np.minimum(middle + 1.0, high)) < both(middle)
+        low, high = np.where(falls, np.minimum(middle + 1.0, high), low), np.where(falls, high, middle)
+    return np.asarray(np.minimum(best, both(low)))

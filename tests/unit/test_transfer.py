@@ -101,6 +101,27 @@ def test_best_split_by_hand() -> None:
     assert best_split(np.array([7.0]), lambda x: 2.0 * x, lambda x: 3.0 * (7.0 - x)).item() == 9.0
 
 
+@pytest.mark.parametrize("step", [40.0, 7.5, 1.0, 0.3, 1000.0])
+def test_best_split_in_steps_that_begin_with_a_jump(step: float) -> None:
+    """Compute jumps where a step begins, falls and rises within it; against every whole token."""
+    rng = np.random.default_rng(3)
+    prefix = rng.integers(0, 400, 50).astype(np.float64)
+    for slower in 10.0 ** rng.uniform(-2.0, 2.0, 30):
+
+        def compute(x: np.ndarray) -> np.ndarray:
+            begun = np.ceil(x / step)
+            within = x / step - (begun - 1.0)
+            return np.where(x > 0.0, begun + 0.4 * (within - 0.7) ** 2, 0.0)
+
+        def load(x: np.ndarray, p: np.ndarray = prefix, rate: float = slower) -> np.ndarray:
+            return np.maximum(rate * (p - x), 0.5) / step
+
+        found = best_split(prefix, compute, load, np.full_like(prefix, step))
+        for i, p in enumerate(prefix):
+            x = np.arange(p + 1.0)
+            assert found[i] == np.maximum(compute(x), load(x, p)).min()
+
+
 def test_best_split_at_the_ends() -> None:
     p = np.array([10.0])
     # Loading all costs less than computing one token; computing all costs less than loading one.
