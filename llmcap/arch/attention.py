@@ -64,6 +64,12 @@ def attended_slots(work: AttentionWork, new: ArrayLike, cached: ArrayLike) -> Ar
     Compressed records (stride r) count a token's share 1/r of each pair; a selection caps each query at `selects`
     slots, which acts on the sum as a sliding window of selects x stride tokens does; ring slots are added per query.
 
+    Parameters
+    ----------
+    work : AttentionWork
+    new, cached : array_like
+        As in `attended_pairs`. [tokens]
+
     Returns
     -------
     ndarray of float64
@@ -81,7 +87,14 @@ def attended_slots(work: AttentionWork, new: ArrayLike, cached: ArrayLike) -> Ar
 
 
 def attention_part(name: str, a: Attention, hidden: int) -> LayerPart:
-    """MHA, GQA and MQA over a full, sliding or chunked scope."""
+    """MHA, GQA and MQA over a full, sliding or chunked scope, with or without block-sparse selection.
+
+    Sources: N. Shazeer, arXiv:1911.02150 (MQA); J. Ainslie et al., arXiv:2305.13245 (GQA).
+
+    Examples
+    --------
+    8 KV heads of 128 keep 2 x 8 x 128 = 2,048 elements a token and layer, whatever the query heads.
+    """
     d, dv = a.head_dim, a.v_head_dim or a.head_dim
     q_width, o_width = a.heads * d, a.heads * dv
     gate = (a.heads * dv if a.output_gate else 0) + (a.heads if a.head_gate else 0)
@@ -112,7 +125,7 @@ def attention_part(name: str, a: Attention, hidden: int) -> LayerPart:
     if a.sinks:
         vectors += a.heads
 
-    kind = {"full": "full", "sliding": "sliding", "chunked": "chunked"}[a.scope]
+    kind = a.scope
     states: list[StateTerm] = []
     if a.owns_kv:
         states.append(StateTerm(kind, a.kv_heads * (d + dv), "kv", a.kv_heads, cap=a.window))

@@ -69,7 +69,7 @@ def weight_bytes(structure: Structure, dtypes: WeightDtypes) -> float:
 
 
 def weight_bytes_per_device(structure: Structure, dtypes: WeightDtypes, p: Parallelism) -> float:
-    """Weight bytes on the fullest device.
+    """Weight bytes on the fullest device of a replica.
 
     Tensor parallelism divides matrices in whole heads and copies what does not divide (routers, latents, norms);
     embedding and lm_head divide by the vocabulary; experts spread over lcm(tp, ep) devices; pipeline stages hold
@@ -90,7 +90,7 @@ def weight_bytes_per_device(structure: Structure, dtypes: WeightDtypes, p: Paral
 
 
 def part_bytes_per_device(part: LayerPart, dtypes: WeightDtypes, p: Parallelism) -> float:
-    """Weight bytes of one layer's part on one device of a replica. [bytes]"""
+    """Weight bytes of one layer's part on one device of a replica, experts spread over their group. [bytes]"""
     total = part.vectors * dtypes.bytes_of("norm")
     for matrix in part.matrices:
         k, n = matrix.local(p.tp)

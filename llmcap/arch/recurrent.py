@@ -1,7 +1,9 @@
 """Layers with a constant state: gated delta, Kimi delta, lightning, Mamba, short convolutions.
 
-State sizes follow vLLM's `model_executor/layers/mamba/mamba_utils.py` shapes; the FLOP per token count the decay,
-the state-key product, the outer-product update and the state-query product (2 FLOP per multiply-add).
+State sizes follow vLLM's `model_executor/layers/mamba/mamba_utils.py` shapes. FLOP per token and state element: 1 for
+the decay, 2 for each of the state-key product, the outer-product update and the state-query product, as far as a layer
+has them; a convolution of K taps takes 2 K per channel. Widths and counts come from the model document, `hidden` is the
+model's width.
 """
 
 from __future__ import annotations
@@ -11,7 +13,14 @@ from llmcap.specs.model import GatedDelta, KimiDelta, Lightning, LinearMixer, Ma
 
 
 def gated_delta_part(name: str, a: GatedDelta, hidden: int) -> LayerPart:
-    """Gated DeltaNet (Qwen3-Next): q, k of key heads; v, gate, beta and decay of value heads."""
+    """Gated DeltaNet (Qwen3-Next; S. Yang et al., arXiv:2412.06464): q, k of key heads, the rest of value heads.
+
+    v, gate, beta and decay; decay and all three products, 7 FLOP per state element.
+
+    Examples
+    --------
+    32 value heads of 128 with keys of 128: 524,288 state elements, 2 MiB in fp32 for each layer and sequence.
+    """
     key, value = a.key_heads * a.key_dim, a.value_heads * a.value_dim
     conv = 2 * key + value
     state = a.value_heads * a.value_dim * a.key_dim
@@ -37,7 +46,10 @@ def gated_delta_part(name: str, a: GatedDelta, hidden: int) -> LayerPart:
 
 
 def kimi_delta_part(name: str, a: KimiDelta, hidden: int) -> LayerPart:
-    """KDA: q, k, v of all heads, low-rank decay and output gates, one beta per head, one decay per channel."""
+    """KDA (Kimi Linear, arXiv:2510.26692): q, k, v of all heads, low-rank decay and output gates, one beta per head.
+
+    One decay per channel; 8 FLOP per state element are counted.
+    """
     width = a.heads * a.head_dim
     rank = a.gate_rank or a.head_dim
     state = a.heads * a.head_dim * a.head_dim
@@ -60,7 +72,10 @@ def kimi_delta_part(name: str, a: KimiDelta, hidden: int) -> LayerPart:
 
 
 def lightning_part(name: str, a: Lightning, hidden: int) -> LayerPart:
-    """Lightning attention: q, k, v, an output gate, one matrix state per head."""
+    """Lightning attention (Z. Qin et al., arXiv:2401.04658; MiniMax-01): q, k, v, an output gate, a matrix per head.
+
+    No state-key product: 5 FLOP per state element.
+    """
     width = a.heads * a.head_dim
     state = a.heads * a.head_dim * a.head_dim
     matrices = (
@@ -76,7 +91,7 @@ def lightning_part(name: str, a: Lightning, hidden: int) -> LayerPart:
 
 
 def mamba2_part(name: str, a: Mamba2, hidden: int) -> LayerPart:
-    """Mamba-2: in_proj to z, x, B, C and dt; scan of about 6 H P N FLOP per token."""
+    """Mamba-2 (T. Dao, A. Gu, arXiv:2405.21060): in_proj to z, x, B, C and dt; scan of about 6 H P N FLOP per token."""
     inner = a.heads * a.head_dim
     conv = inner + 2 * a.groups * a.state
     state = a.heads * a.head_dim * a.state
@@ -102,7 +117,7 @@ def mamba2_part(name: str, a: Mamba2, hidden: int) -> LayerPart:
 
 
 def mamba1_part(name: str, a: Mamba1, hidden: int) -> LayerPart:
-    """Mamba-1: in_proj to x and z, x_proj to dt, B and C, dt_proj back."""
+    """Mamba (A. Gu, T. Dao, arXiv:2312.00752): in_proj to x and z, x_proj to dt, B and C, dt_proj back."""
     state = a.inner * a.state
     matrices = (
         Matrix("in_proj", hidden, ((2 * a.inner, 0),), "attention"),
@@ -125,7 +140,7 @@ def mamba1_part(name: str, a: Mamba1, hidden: int) -> LayerPart:
 
 
 def short_conv_part(name: str, a: ShortConv, hidden: int) -> LayerPart:
-    """LFM2's double-gated short convolution."""
+    """LFM2's double-gated short convolution, as in transformers `modeling_lfm2.py`: it keeps kernel - 1 inputs."""
     matrices = (
         Matrix("in_proj", hidden, ((3 * hidden, 0),), "attention"),
         Matrix("out_proj", hidden, ((hidden, 0),), "attention", "row"),

@@ -141,6 +141,11 @@ def throughput(running: Value, decode: Value, prefill: Value, output: Value) -> 
 
     Each sequence costs its prefill once and its share of o decode steps: B o / (o D + B P). [tokens/s]
 
+    Parameters
+    ----------
+    running, decode, prefill, output : float or ndarray
+        B, D [s], P [s] and o [tokens].
+
     Examples
     --------
     >>> round(float(throughput(100, 0.02, 0.05, 1000)), 1)
@@ -181,6 +186,11 @@ def completed(clients: Value, running: Value, stay: Value, decode: Value, prefil
 
 def static_batch(batch: Value, prefill_all: Value, decode: Value, output: Value) -> Array:
     """Output tokens a second of one batch that starts and ends together: B o / (prefill + (o - 1) D). [tokens/s]
+
+    Parameters
+    ----------
+    batch, prefill_all, decode, output : float or ndarray
+        B, prefill of all its prompts [s], D [s] and o [tokens].
 
     Examples
     --------
