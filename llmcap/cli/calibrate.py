@@ -123,5 +123,9 @@ def _measured(file: Path, assumptions: str, engine: str | None, output: Path | N
         f"{scales['decode']:g}; median error {before['median_ape']:.1%} before, {after['median_ape']:.1%} after",
         file=sys.stderr,
     )
+    if report["lengths_unsaid"]:
+        from llmcap.report.measured_page import EQUAL_LENGTHS
+
+        print(EQUAL_LENGTHS, file=sys.stderr)
     for reason, n in report["skipped"].items():
         print(f"left out: {n} rows, {reason}", file=sys.stderr)

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from llmcap.cli.options import Format, OutputFile, RowsEngine, chosen_format, only_with, option
-from llmcap.cli.output import write_text
+from llmcap.cli.output import page_width, write_text
 from llmcap.errors import OptionError
 
 DEFAULT_SUITE = "million-token-context"
@@ -79,9 +79,11 @@ def _measured(name: str, assumptions: str, engine: str | None, form: str) -> tup
     elif form == "md":
         text = markdown_text(rows)
     else:
-        from llmcap.report.measured_page import measured_page
+        from llmcap.analyses.accuracy.measured_rows import lengths_unsaid
+        from llmcap.report.measured_page import EQUAL_LENGTHS, measured_page
 
-        text = measured_page(summary, table)
+        note = EQUAL_LENGTHS if name != "shipped" and lengths_unsaid(table) else ""
+        text = measured_page(summary, table, page_width(), note=note, fitted=sys.stdout.isatty())
     return text, csv_text(table)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -12,11 +13,33 @@ _SHOWN: Final = ("rows", "median", "90 %", "bias", "in band")
 WORST: Final = 8
 
 
-def measured_page(summary: Mapping[str, Any], table: Sequence[Mapping[str, Any]]) -> str:
-    """Errors by metric and group, the worst rows, and what was left out with the reason."""
+#: What is taken of rows of one's own that do not say it.
+EQUAL_LENGTHS: Final = (
+    "Lengths are taken as equal from request to request, which keeps clients in step; a column 'lengths' with 'varied' "
+    "says otherwise, and may double or halve the first token."
+)
+#: What a narrow terminal does without, the first first.
+_OMITTED: Final = ("engine", "hardware", "ratio", "osl", "isl")
+
+
+def measured_page(
+    summary: Mapping[str, Any],
+    table: Sequence[Mapping[str, Any]],
+    width: int = 120,
+    *,
+    note: str = "",
+    fitted: bool = False,
+) -> str:
+    """Errors by metric and group, the worst rows, what was left out with the reason, and a note.
+
+    `fitted` leaves out columns that the width has no room for: for a screen, not for a file or a pipe.
+    """
     lines = [
-        f"{summary['predicted']:,} of {summary['rows']:,} rows predicted. Errors are absolute, in per cent of the "
-        "measured value.",
+        textwrap.fill(
+            f"{summary['predicted']:,} of {summary['rows']:,} rows predicted. Errors are absolute, in per cent of the "
+            "measured value.",
+            width,
+        ),
         "",
         plain_table([{"metric": m, **shown(e)} for m, e in summary["metrics"].items()], right=_SHOWN).rstrip(),
     ]
@@ -30,10 +53,15 @@ def measured_page(summary: Mapping[str, Any], table: Sequence[Mapping[str, Any]]
         lines += ["", "Engines without a profile of their own, predicted as vllm unless --engine says otherwise"]
         lines += [f"  {e['rows']:5d}  {e['engine']}" for e in summary["without_profile"]]
     worst = worst_rows(table)
+    for column in _OMITTED if fitted else ():
+        if worst and max(map(len, plain_table(worst).splitlines())) > width:
+            worst = [{name: cell for name, cell in row.items() if name != column} for row in worst]
     if worst:
         lines += ["", "Furthest off", plain_table(worst, right=("measured", "predicted", "ratio")).rstrip()]
     if summary["skipped"]:
         lines += ["", "Left out", *(f"  {s['rows']:5d}  {s['reason']}" for s in summary["skipped"])]
+    if note:
+        lines += ["", textwrap.fill(note, width)]
     return "\n".join(lines) + "\n"
 
 

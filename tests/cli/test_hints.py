@@ -121,6 +121,24 @@ def test_measured_rows_that_cannot_be_predicted_leave_no_empty_table(
     assert "unknown metric 'ttft': did you mean 'ttft_s'?" in out
 
 
+@pytest.mark.parametrize("command", ["validate", "calibrate"])
+def test_rows_that_do_not_say_how_lengths_vary_are_told_what_is_taken(
+    llmcap: Callable[..., Any], tmp_path: Path, command: str
+) -> None:
+    """The same clients wait half or twice as long; a user cannot guess which of the two was predicted."""
+    file = tmp_path / "mine.csv"
+    head, row = "model,hardware,isl,osl,concurrency,metric,value", "llama-3.1-8b,dgx-h100,1000,200,{},ttft_s,0.1"
+    for text, said in (
+        (f"{head}\n{row.format(64)}\n", True),
+        (f"{head}\n{row.format(1)}\n", False),
+        (f"{head},lengths\n{row.format(64)},varied\n", False),
+    ):
+        file.write_text(text)
+        ran = llmcap(command, "--measured", file)
+        assert ran.status == 0
+        assert ("Lengths are taken as equal" in " ".join((ran.out + ran.err).split())) is said
+
+
 @pytest.mark.parametrize("form", ["table", "md"])
 def test_a_comparison_says_what_all_sides_share(llmcap: Callable[..., Any], form: str) -> None:
     ask = ("--context", "32k", "--users", "8", "--format", form)

@@ -9,9 +9,9 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from llmcap.analyses.accuracy.published_setups import layout, requests_in_all, wait_steps
 from llmcap.errors import DocumentError, Problem, did_you_mean, printable
@@ -240,6 +240,12 @@ def _protocol(row: dict[str, str], isl: float, osl: float, concurrency: float) -
     if "silicon_sample" in source and row.get("date") and (isl, osl) in _SPREAD_LENGTHS:
         return "spread"
     return "fixed"
+
+
+def lengths_unsaid(rows: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether several clients are among some rows, and no row says how their lengths vary: they are taken as equal."""
+    loads = [(str(row.get("concurrency") or ""), row.get("lengths")) for row in rows]
+    return any(_is_number(load) and float(load) > 1 for load, _ in loads) and not any(said for _, said in loads)
 
 
 def _lengths(row: dict[str, str]) -> str:

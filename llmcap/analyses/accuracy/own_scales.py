@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmcap.analyses.accuracy.measured import errors, predict
-from llmcap.analyses.accuracy.measured_rows import MeasuredRow, read_rows
+from llmcap.analyses.accuracy.measured_rows import MeasuredRow, lengths_unsaid, read_rows
 from llmcap.analyses.accuracy.robust_fit import soft_l1_fit
 from llmcap.errors import DocumentError, Problem, printable
 from llmcap.specs.assumptions import Assumptions, Scales, Statement
@@ -101,6 +101,7 @@ def own_assumptions(
     )
     report = {
         "rows": len(cells),
+        "lengths_unsaid": lengths_unsaid(cells),
         "used": len(usable),
         "skipped": skipped | unknown,
         "scales": {"prefill": scales.prefill, "decode": scales.decode},
