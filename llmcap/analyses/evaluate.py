@@ -202,7 +202,7 @@ class Evaluator:
             columns = shared.columns.get(tier.path)
             if columns is None:
                 columns = model.evaluate(
-                    tier, cases.users, cases.context, cases.prefix, cases.recompute, cases.rest, wanted, shared.moving
+                    tier, cases.users, cases.prefix, cases.recompute, cases.rest, wanted, shared.moving
                 )
                 if wanted is None or "break_even_tokens" in wanted:
                     columns["break_even_tokens"] = model.break_even_tokens(tier, cases.users, cases.new)

@@ -1,6 +1,6 @@
 """Results as people and programs take them: one estimate as a document, many cases as rows.
 
-Column and key names are those of the contract; a row is one case and one tier.
+Column and key names are those of the glossary; a row is one case and one tier.
 """
 
 from __future__ import annotations

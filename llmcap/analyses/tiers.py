@@ -194,15 +194,15 @@ class TierModel:
         return Moving(moved, all_moved, some, nothing_left, break_even)
 
     def evaluate(
-        self, tier: TierRates, users: Array, context: Array, prefix: Array, recompute: Value, rest: Value,
+        self, tier: TierRates, users: Array, prefix: Array, recompute: Value, rest: Value,
         wanted: Collection[str] | None = None, moving: Moving | None = None,
     ) -> dict[str, Any]:  # fmt: skip
         """The columns of one tier.
 
         Parameters
         ----------
-        users, context, prefix : ndarray
-            Broadcastable; the prefix is the reusable part of the context.
+        users, prefix : ndarray
+            Active users, and the reusable part of each context. Broadcastable. [1], [tokens]
         recompute, rest : float or ndarray
             Prefill of everything, and of what follows the prefix. [s]
         wanted : collection of str, optional
@@ -213,7 +213,7 @@ class TierModel:
         Returns
         -------
         dict of float or ndarray
-            Named as in the contract; times in seconds, NaN where there is no answer.
+            By column name; times in seconds, NaN where there is no answer.
         """
         if moving is None:
             moving = self.moving(users, self.memory.moved_per_user(prefix), recompute, rest)

@@ -329,7 +329,7 @@ def touched_keys(scope: str, window: float, first: int, n: int) -> float:
 
 
 def summary(case: Case) -> dict[str, Any]:
-    """Results under the names of the contract."""
+    """Results under the names of columns."""
     o, c = Oracle(case), case
     tokens = c.context + c.output
     reserved = o.reserved(tokens, c.tp)

@@ -56,10 +56,10 @@ def test_break_even_bandwidth_is_where_the_winner_flips(choice: Choice, n: Numbe
     prefix = n.cached or n.context
     rest = 0.0 if n.cached == 0 else one(got, "ttft_s")
     recompute = tier(got, "nvme", "recompute_s")
-    u, c, p = rows([n.users]), rows([n.context]), rows([prefix])
+    u, p = rows([n.users]), rows([prefix])
     for factor, wins in ((1.001, True), (0.999, False)):
         path = replace(rates, shared=edge * factor, replica=np.inf, fixed=0.0)
-        assert bool(e.tiers.evaluate(path, u, c, p, recompute, rest)["wins"]) is wins
+        assert bool(e.tiers.evaluate(path, u, p, recompute, rest)["wins"]) is wins
 
 
 @given(
