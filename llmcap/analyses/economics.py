@@ -58,7 +58,12 @@ def price_list(
 
 
 def dollars(name: str, value: object) -> float:
-    """An amount of money: a number, or text with USD."""
+    """An amount of money: a number, or text with USD.
+
+    Raises
+    ------
+    OptionError
+    """
     text = str(value).strip()
     try:
         return parse_quantity(text if text[-1:].isalpha() else f"{text} USD", "usd", allow_zero=False)

@@ -61,7 +61,13 @@ class Machine:
         return dtype in peaks or (dtype in ("fp16", "bf16") and bool(peaks & {"fp16", "bf16"}))
 
     def fabric(self, span: int) -> Fabric:
-        """The link a group of `span` devices talks over: the scale-up fabric, or the network cards beyond it."""
+        """The link a group of `span` devices talks over: the scale-up fabric, or the network cards beyond it.
+
+        Raises
+        ------
+        OptionError
+            The group leaves a server that has no network cards.
+        """
         if span <= self.server.devices:
             return Fabric(self.server.scale_up.bandwidth)
         if self.nic_bandwidth is None:

@@ -44,6 +44,11 @@ def previous_access(blocks: NDArray[np.integer[Any]]) -> tuple[Int32, int]:
         Position of the same block's last access before this one, -1 when there is none.
     distinct : int
 
+    Raises
+    ------
+    ValueError
+        More accesses than 32-bit positions can count.
+
     Examples
     --------
     >>> previous_access(np.array([7, 9, 7, 7]))

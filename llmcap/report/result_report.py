@@ -25,7 +25,13 @@ LISTED_ROWS: Final = 400
 
 
 def result_report(result: Result, command: str) -> Report:
-    """Everything a report of a file of results holds, figures drawn."""
+    """Everything a report of a file of results holds, figures drawn.
+
+    Raises
+    ------
+    DocumentError
+        The file is not what its schema says.
+    """
     with styled():
         try:
             parts = _parts(result)

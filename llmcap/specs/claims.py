@@ -55,7 +55,13 @@ class Check(Part):
 
     @property
     def dimension(self) -> str:
-        """Dimension of the quantity, read off its unit suffix."""
+        """Dimension of the quantity, read off its unit suffix.
+
+        Raises
+        ------
+        QuantityError
+            The suffix is no unit.
+        """
         if self.over is not None:
             return "fraction_of"
         column = self.quantity.rpartition(".")[2]
@@ -69,7 +75,13 @@ class Check(Part):
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """[low, high) in base units, infinite where open."""
+        """[low, high) in base units, infinite where open.
+
+        Raises
+        ------
+        QuantityError
+            A bound is no quantity of the dimension.
+        """
 
         def read(text: str | None, open_end: float) -> float:
             if text is None:

@@ -82,7 +82,13 @@ def sha256_of(path: Path) -> str:
 
 
 def read_yaml(path: Path) -> tuple[Any, LineMap, list[Problem]]:
-    """Like `load_yaml`, but what leaves the rest readable (duplicate keys) is returned, not raised."""
+    """Like `load_yaml`, but what leaves the rest readable (duplicate keys) is returned, not raised.
+
+    Raises
+    ------
+    DocumentError
+        The file cannot be read, is not YAML, or is empty.
+    """
     text = _decode(path, _read(path))
     builder = _Builder(str(path))
     try:

@@ -81,7 +81,13 @@ class Loaded(Generic[D]):
 
 
 def register(kind: str) -> Callable[[type[D]], type[D]]:
-    """Class decorator: documents of `kind` are of the decorated type."""
+    """Class decorator: documents of `kind` are of the decorated type.
+
+    Raises
+    ------
+    ValueError
+        A kind that is not in KINDS.
+    """
     if kind not in KINDS:
         raise ValueError(f"'{kind}' is not one of {', '.join(KINDS)}")
 
@@ -107,7 +113,13 @@ def shipped_root() -> Path:
 
 
 def search_roots() -> list[Path]:
-    """The folders of $LLMCAP_PATH in their order, then the shipped one."""
+    """The folders of $LLMCAP_PATH in their order, then the shipped one.
+
+    Raises
+    ------
+    OptionError
+        One of them does not exist.
+    """
     roots = []
     for entry in os.environ.get("LLMCAP_PATH", "").split(os.pathsep):
         # An empty entry must not come to mean the working directory.

@@ -1,4 +1,4 @@
-"""Measured rows in the contract's CSV: reading them, and how each source took its measurements.
+"""Tables of measured rows (CSV): reading them, and how each source took its measurements.
 
 One value a row. What a source did (lengths, load, engine) is told by its columns and by the rules here, never by the
 value or the notes.

@@ -59,6 +59,13 @@ def variants_of(items: Sequence[str], shared: Mapping[str, Any]) -> list[Variant
 def setting_of(item: str) -> dict[str, Any]:
     """The options that an item stands for.
 
+    Raises
+    ------
+    OptionError
+        It is empty, or neither an option, a file nor a known id.
+
+    Examples
+    --------
     >>> setting_of("kv-dtype=bf16, tp=4"), setting_of("dgx-h200")
     ({'kv_dtype': 'bf16', 'tp': '4'}, {'hardware': 'dgx-h200'})
     """

@@ -148,7 +148,13 @@ def check(grid: Grid, extras: Extras, tiers: int) -> None:
 
 
 def listed(name: str, value: object) -> Sequence[object]:
-    """The items of a list: text with commas, a sequence, or one value."""
+    """The items of a list: text with commas, a sequence, or one value.
+
+    Raises
+    ------
+    OptionError
+        An empty list or item.
+    """
     items: Sequence[object]
     if isinstance(value, str):
         items = [piece.strip() for piece in value.split(",")]

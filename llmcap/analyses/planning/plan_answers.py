@@ -75,7 +75,13 @@ def users_max(asked: Asked) -> Answer:
 
 
 def devices_min(asked: Asked) -> Answer:
-    """Fewest devices."""
+    """Fewest devices.
+
+    Raises
+    ------
+    OptionError
+        No number of devices goes with the degrees of parallelism.
+    """
     rows = plan_machines.at_each(asked)
     good = [row for row in rows if row["holds"]]
     if not good:
@@ -138,7 +144,13 @@ def _unfit(asked: Asked) -> Answer | None:
 
 
 def dram_min(asked: Asked) -> Answer:
-    """Least DRAM of each server that keeps all sessions."""
+    """Least DRAM of each server that keeps all sessions.
+
+    Raises
+    ------
+    OptionError
+        The server has no DRAM beside its devices' memory.
+    """
     if (unfit := _unfit(asked)) is not None:
         return unfit
     evaluator = asked.evaluator()
@@ -242,7 +254,13 @@ def bandwidth_for(asked: Asked) -> Answer:
 
 
 def cheapest(asked: Asked) -> Answer:
-    """The machine of the catalogue that keeps the objectives for the least money an hour."""
+    """The machine of the catalogue that keeps the objectives for the least money an hour.
+
+    Raises
+    ------
+    OptionError
+        There are no prices.
+    """
     if asked.prices is None:
         raise OptionError("--prices", "is missing: --cheapest compares prices", "give --prices hyperscaler-2026-04")
     found, out = plan_machines.machines(asked)

@@ -80,7 +80,13 @@ def _share(share: float, text: str, hint: str) -> BadLineLimit:
 
 
 def line_parser(line: bytes, unit: float, file: str) -> tuple[Callable[[bytes], Any], bool]:
-    """How to read the lines of a file, from its first one; and whether that one is a header."""
+    """How to read the lines of a file, from its first one; and whether that one is a header.
+
+    Raises
+    ------
+    DocumentError
+        The first line is neither a request nor a header.
+    """
     if line.lstrip()[:1] == b"{":
         return lambda text: _json_request(text, unit), False
     try:

@@ -198,7 +198,7 @@ class Grid:
 
     @cached_property
     def settings(self) -> tuple[tuple[Setting, Choice], ...]:
-        """The settings of all cases, in order, with the choice that leads to each."""
+        """The settings of all cases, in order, with the choice that leads to each; DocumentError where none is left."""
         found = ((self.setting(choice), choice) for choice in self.choices())
         kept = tuple((setting, choice) for setting, choice in found if setting is not None)
         if not kept:

@@ -253,7 +253,13 @@ def rendered(figure: Figure, form: str) -> bytes:
 
 
 def save(figure: Figure, path: Path | str, form: str) -> None:
-    """Write a figure in one step: a reader never sees half of it."""
+    """Write a figure in one step: a reader never sees half of it.
+
+    Raises
+    ------
+    OptionError
+        The file cannot be written.
+    """
     content = rendered(figure, form)
     target, temporary = Path(path), None
     try:
