@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import Any
 
@@ -12,14 +11,11 @@ import pytest
 import llmcap
 from llmcap.analyses.accuracy.measured import predict, settings_of, shipped_files
 from llmcap.analyses.accuracy.measured_rows import MeasuredRow, read_rows
-from llmcap.analyses.cases import evaluate_cases
 from llmcap.analyses.options import options_from
-from llmcap.analyses.serving.disaggregation import SplitModel
-from llmcap.analyses.serving.load import COLUMNS, PREFIX, LoadModel, applicable, under_load
+from llmcap.analyses.serving.load import LoadModel, under_load
 from llmcap.analyses.serving.steady_state import ServingModel
 from llmcap.analyses.setting import resolve
-from llmcap.errors import DocumentError, LlmcapError, OptionError
-from llmcap.units import format_count
+from llmcap.errors import LlmcapError
 
 BASE: dict[str, Any] = {"model": "llama-3.1-8b", "hardware": "dgx-h100", "devices": 2, "tp": 1}
 QUESTION: dict[str, Any] = {**BASE, "context": 1000, "output_tokens": 200}
@@ -283,203 +279,3 @@ def test_a_draft_takes_memory_from_the_pool() -> None:
     plain, drafting = load(), load(draft_tokens=1, acceptance=0.9)
     assert drafting.model.pool < plain.model.pool
     assert float(drafting.model.reserved(1000.0)) > float(plain.model.reserved(1000.0))
-
-
-# -- speculation and disaggregation ------------------------------------------------------------------------------------
-
-
-def test_a_draft_that_is_always_accepted_divides_a_step_by_its_tokens() -> None:
-    model = load(draft_tokens=3, acceptance=1.0).model
-    assert model.draft is not None
-    never = load(draft_tokens=3, acceptance=0.0).model
-    assert float(model.decode(4.0, 1000.0, 200.0)) == pytest.approx(float(never.decode(4.0, 1000.0, 200.0)) / 4.0)
-    assert float(never.decode(4.0, 1000.0, 200.0)) > float(load().model.decode(4.0, 1000.0, 200.0))
-
-
-def test_a_verifying_step_reads_each_cache_once() -> None:
-    steps = load().model.steps
-    op = steps.setting.operators.attention[0]
-    one, four = (steps.decode_attention(op, 8.0, 4000.0, 100.0, queries=q) for q in (1.0, 4.0))
-    assert float(four.byte_s) == float(one.byte_s)
-    assert float(four.flop_s) == pytest.approx(4.0 * float(one.flop_s))
-
-
-def test_deepseeks_own_layer_speeds_decode_up_as_its_report_says() -> None:
-    # DeepSeek-V3 technical report, 5.4.3: 85 to 90 % acceptance of the second token, 1.8 times the tokens a second.
-    options: dict[str, Any] = {"model": "deepseek-v3", "hardware": "dgx-h200", "devices": 8, "tp": 8, "context": 1000,
-               "output_tokens": 500, "users": 1, "arrivals": "closed"}  # fmt: skip
-    plain = llmcap.estimate(**options).serving
-    drafted = llmcap.estimate(**options, draft_tokens=1, acceptance=0.875).serving
-    assert plain["tpot_s"] / drafted["tpot_s"] == pytest.approx(1.8, rel=0.12)
-
-
-def split(**options: Any) -> SplitModel:
-    model = load(**{"devices": 4, "prefill_devices": 1} | options).split
-    assert model is not None
-    return model
-
-
-def test_a_cache_moves_over_the_links_of_the_narrower_replica() -> None:
-    # Llama 3.1 8B: 32 layers x 2 x 8 heads x 128 x 2 B = 131,072 B a token; within a server each device sends 450 GB/s,
-    # of which the peer path reaches its share.
-    model = split()
-    engine = model.prefill.setting.engine.reloads.peer
-    assert engine.link_share is not None
-    assert model.link == pytest.approx(engine.link_share * 450e9)
-    found = model.at_rate(0.1, 16_000, 0, 100)
-    moved = 16_000 * 131_072
-    assert float(found["transfer_s"]) == pytest.approx(engine.fixed + moved / model.link)  # type: ignore[arg-type]
-
-
-def test_pools_on_several_servers_meet_over_the_network_cards() -> None:
-    near, far = split(), split(devices=16, prefill_devices=8, tp=8)
-    cards = far.prefill.setting.machine.nic_bandwidth
-    assert cards is not None
-    assert far.link == pytest.approx(far.prefill.setting.engine.reloads.peer.link_share * 8 * cards)  # type: ignore[operator]
-    assert near.prefill.setting.parallelism.dp == 1
-
-
-def test_each_pool_sustains_what_its_replicas_do() -> None:
-    one, three = split(prefill_devices=1), split(prefill_devices=3)
-    n, k, o = np.array(4000.0), np.array(0.0), np.array(200.0)
-    a, b = one.rates(n, k, o), three.rates(n, k, o)
-    assert float(b[0]) == pytest.approx(3.0 * float(a[0]))
-    assert float(a[1]) == pytest.approx(3.0 * float(b[1]))
-
-
-def test_a_long_prefill_feeds_its_decode_hardly_at_all() -> None:
-    found = served(context="1M", output_tokens=2, devices=8, tp=4, prefill_devices=4, users=3, arrivals="closed")
-    assert found["ttft_s"] > 10.0
-    assert found["requests_per_s"] * found["e2el_s"] == pytest.approx(3.0)
-
-
-def test_pools_may_have_degrees_of_their_own() -> None:
-    found = served(devices=8, tp=4, prefill_devices=4, prefill_tp=2, users=4, arrivals="closed")
-    assert (found["prefill_tp"], found["prefill_dp"], found["decode_tp"], found["decode_dp"]) == (2, 2, 4, 1)
-    # The narrower replica bounds the transfer: half the devices, twice the time beyond the fixed cost.
-    wide = served(devices=8, tp=4, prefill_devices=4, users=4, arrivals="closed")
-    fixed = split().prefill.setting.engine.reloads.peer.fixed
-    assert found["transfer_s"] - fixed == pytest.approx(2.0 * (wide["transfer_s"] - fixed))
-
-
-def test_apart_no_prompt_holds_up_a_decode() -> None:
-    together = served(users=16, arrivals="closed", context=4000)
-    apart = served(users=16, arrivals="closed", context=4000, prefill_devices=1)
-    assert apart["tpot_s"] < together["tpot_s"]
-    assert math.isclose(apart["prefill_utilisation"], apart["utilisation"], rel_tol=1e-6) or (
-        apart["saturation_limit"] != "prefill devices"
-    )
-
-
-# -- the same everywhere -----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"users": 8, "arrivals": "closed"},
-        {"users": 8, "arrivals": "closed", "lengths": "equal"},
-        {"arrivals": "2/s"},
-        {"arrivals": "120/min", "draft_tokens": 1, "acceptance": "80 %"},
-        {"users": 8, "arrivals": "closed", "prefill_devices": 1},
-        {"arrivals": "99999/s"},
-    ],
-)
-def test_a_case_of_a_table_is_the_estimate(options: dict[str, Any]) -> None:
-    answer = llmcap.estimate(**QUESTION, **options)
-    (row, *_), expected = evaluate_cases([{**QUESTION, **options}]), answer.rows()[0]
-    assert {n: v for n, v in row.items() if n.startswith(PREFIX)} == pytest.approx(
-        {n: v for n, v in expected.items() if n.startswith(PREFIX)}
-    )
-    assert set(row) == set(expected)
-    assert set(answer.serving) == set(applicable(answer.setting.options)) - (
-        {"transfer_s"} if "prefill_devices" not in options else set()
-    )
-    assert answer.inputs["arrivals"] == ("closed" if options["arrivals"] == "closed" else "poisson")
-
-
-def test_without_arrivals_nothing_changes() -> None:
-    answer = llmcap.estimate(**QUESTION, users=4)
-    assert answer.serving == {}
-    assert "serving" not in answer.to_dict()
-    assert "arrivals" not in answer.inputs
-    assert not any(name.startswith(PREFIX) for row in answer.rows() for name in row)
-    assert llmcap.estimate(**QUESTION, users=4, arrivals="together").to_dict() == answer.to_dict()
-
-
-def test_cost_is_that_of_the_steady_state() -> None:
-    answer = llmcap.estimate(**QUESTION, users=32, arrivals="closed", price_gpu_hour=3.6)
-    # 2 devices at 3.60 USD an hour are 0.002 USD a second.
-    per_token = 0.002 / answer.serving["output_tok_per_s"]
-    assert answer.costs["usd_per_million_output_tokens"] == pytest.approx(1e6 * per_token)
-    both = 0.002 / (answer.serving["requests_per_s"] * 1200)
-    assert answer.costs["usd_per_million_tokens"] == pytest.approx(1e6 * both)
-
-
-def test_every_column_is_named() -> None:
-    assert len(set(COLUMNS)) == len(COLUMNS)
-
-
-# -- bad input ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("options", "option", "word"),
-    [
-        ({"arrivals": 2}, "--arrivals", "no unit"),
-        ({"arrivals": "2"}, "--arrivals", "2/s"),
-        ({"arrivals": "2.5"}, "--arrivals", "no unit"),
-        ({"arrivals": "-2/s"}, "--arrivals", "negative"),
-        ({"arrivals": "0/s"}, "--arrivals", "greater than zero"),
-        ({"arrivals": "nan/s"}, "--arrivals", ""),
-        ({"arrivals": "cloosed"}, "--arrivals", "closed"),
-        ({"arrivals": True}, "--arrivals", ""),
-        ({"arrivals": "2/s", "users": 4}, "--users", "rate"),
-        ({"arrivals": "2/s", "lengths": "equal"}, "--lengths", "rate"),
-        ({"arrivals": "closed", "lengths": "odd"}, "--lengths", "varied"),
-        ({"lengths": "equal"}, "--lengths", "--arrivals"),
-        ({"arrivals": "closed", "lengths": "equal", "prefill_devices": 1}, "--lengths", "--prefill-devices"),
-        ({"draft_tokens": 2, "acceptance": 0.8}, "--draft-tokens", "--arrivals"),
-        ({"arrivals": "closed", "draft_tokens": 2}, "--acceptance", "--draft-tokens"),
-        ({"arrivals": "closed", "acceptance": 0.8}, "--acceptance", "--draft-tokens"),
-        ({"arrivals": "closed", "draft_tokens": 2, "acceptance": 1.5}, "--acceptance", "more than the whole"),
-        ({"arrivals": "closed", "draft_tokens": 2, "acceptance": -0.5}, "--acceptance", "negative"),
-        ({"arrivals": "closed", "draft_tokens": 0, "acceptance": 0.5}, "--draft-tokens", "at least 1"),
-        ({"arrivals": "closed", "draft_tokens": 65, "acceptance": 0.5}, "--draft-tokens", "too large"),
-        ({"arrivals": "closed", "prefill_devices": 2}, "--prefill-devices", "none to decode"),
-        ({"arrivals": "closed", "prefill_devices": 0}, "--prefill-devices", "at least 1"),
-        ({"arrivals": "closed", "prefill_devices": 1, "dp": 2}, "--dp", "pool"),
-        ({"arrivals": "closed", "prefill_devices": 3, "devices": 8, "tp": 2}, "--prefill-tp", "3 prefill devices"),
-        ({"arrivals": "closed", "assumptions": "ideal"}, "--arrivals", "calibrated"),
-        ({"arrivals": "closed", "prefill_tp": 1}, "--prefill-tp", "--prefill-devices"),
-        (
-            {"arrivals": "closed", "prefill_devices": 4, "devices": 8, "prefill_tp": 3},
-            "--prefill-tp",
-            "4 prefill devices",
-        ),
-    ],
-)
-def test_bad_input_has_one_clear_error(options: dict[str, Any], option: str, word: str) -> None:
-    with pytest.raises(OptionError) as caught:
-        llmcap.estimate(**{**QUESTION, **options})
-    assert caught.value.option == option
-    assert word in str(caught.value)
-    assert caught.value.hint
-
-
-@pytest.mark.parametrize("ask", [llmcap.explain, llmcap.tiers])
-def test_other_questions_refuse_a_load_that_they_would_ignore(ask: Any) -> None:
-    with pytest.raises(OptionError) as caught:
-        ask(**BASE, context="1k", draft_tokens=2)
-    assert caught.value.option == "--draft-tokens"
-
-
-def test_a_table_names_every_row_that_cannot_be() -> None:
-    cases = [{**QUESTION, "arrivals": "2/s", "users": 3}, {**QUESTION, "arrivals": "closed", "prefill_devices": 2}]
-    with pytest.raises(DocumentError) as caught:
-        evaluate_cases(cases, file="mine.csv")
-    assert [p.line for p in caught.value.problems] == [1, 2]
-
-
-def test_counts_in_messages_read_well() -> None:
-    assert format_count(5000) == "5,000"
