@@ -8,23 +8,12 @@ import pytest
 
 import llmcap
 from llmcap.analyses.cases import evaluate_cases
-from llmcap.analyses.options import options_from
-from llmcap.analyses.serving.load import COLUMNS, PREFIX, LoadModel, applicable, under_load
-from llmcap.analyses.setting import resolve
+from llmcap.analyses.serving.load import COLUMNS, PREFIX, applicable
 from llmcap.errors import DocumentError, OptionError
 from llmcap.units import format_count
 
 BASE: dict[str, Any] = {"model": "llama-3.1-8b", "hardware": "dgx-h100", "devices": 2, "tp": 1}
 QUESTION: dict[str, Any] = {**BASE, "context": 1000, "output_tokens": 200}
-
-
-def load(**options: Any) -> LoadModel:
-    asked = options_from({**BASE, "arrivals": "closed"} | options, under_load=True)
-    return LoadModel.of(under_load(resolve(asked.together()), asked))
-
-
-def served(**options: Any) -> dict[str, Any]:
-    return llmcap.estimate(**{**QUESTION, **options}).serving
 
 
 @pytest.mark.parametrize(
