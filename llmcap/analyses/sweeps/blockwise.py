@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,12 +27,13 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 Block = tuple[slice, ...]
+_Model = TypeVar("_Model")
 
 #: Points of one evaluation: its working arrays stay in a core's cache, its number of numpy calls hardly counts.
 BLOCK_POINTS: Final = 67_000
 #: Points whose evaluation up to the tiers is kept for settings that come later.
 KEPT_POINTS: Final = 200_000
-_MOST_EVALUATORS: Final = 24
+_MOST_MODELS: Final = 24
 #: A freed block of this size makes the C library's allocator keep memory for reuse instead of giving pages back and
 #: faulting them in again for every temporary array (glibc raises its mmap threshold to the largest freed block).
 _BALLAST_BYTES: Final = 24_000_000
@@ -118,7 +119,7 @@ class Blockwise:
             return found
         load = self._loads.get(setting.options)
         if load is None:
-            load = self._loads[setting.options] = LoadModel.of(setting)
+            load = _remember(self._loads, setting.options, LoadModel.of(setting))
         columns = load.columns(cases.users, cases.context, cases.cached, cases.output)
         return found | {PREFIX + name: value for name, value in columns.items() if name in wanted}
 
@@ -130,12 +131,12 @@ class Blockwise:
         self._kept[key] = shared
 
 
-def _remember(known: dict[Options, Evaluator], key: Options, evaluator: Evaluator) -> Evaluator:
+def _remember(known: dict[Options, _Model], key: Options, model: _Model) -> _Model:
     """Add to the models at hand; the oldest go, since each holds tables of up to some ten megabytes."""
-    known[key] = evaluator
-    while len(known) > _MOST_EVALUATORS:
-        known.pop(next(iter(known)), None)
-    return evaluator
+    known[key] = model
+    for old in list(known)[:-_MOST_MODELS]:  # of a copy, since other threads add to it
+        known.pop(old, None)
+    return model
 
 
 def blocks(shape: tuple[int, ...], points: int) -> Iterator[Block]:
