@@ -85,7 +85,7 @@ class BreakEven:
         high = knots[np.minimum(lost_last + 1, knots.size - 1)]
         low, high = np.where(always, 0.0, low), np.where(always, 1.0, high)
         self._narrow(reload, low, high, np.flatnonzero(high - low > 1.0))
-        if self._step is not None or self._block:
+        if (self._step is not None or self._block) and not never.all():
             self._past_jumps(reload, low, high, np.flatnonzero(~never))
         return np.asarray(np.where(never, np.nan, high))
 

@@ -195,3 +195,13 @@ def test_wide_tables_leave_columns_out_on_a_screen_alone(width: int) -> None:
     assert ("A wider terminal also shows:" in " ".join(screen.split())) == (width < max(map(len, file.splitlines())))
     rows = tier_table(context="120k", users="4", hit=0.9, arrivals=0.5, sessions=3000)
     assert max(map(len, tier_page(rows.rows, rows.notes, 100, fitted=True).splitlines())) <= 100
+
+
+def test_tiers_from_which_reloading_never_wins_have_no_break_even(llmcap: Callable[..., Any]) -> None:
+    """A search for the prefix over no case at all ended in the traceback of numpy."""
+    ran = llmcap(
+        "tiers", "--context", "4k", "--tier", "dram:1 TB:1 MB/s", "--tier", "nvme:1 TB:1 MB/s", "--format", "json"
+    )
+    assert ran.status == 0, ran.err
+    slow = [row for row in ran.json()["rows"] if row["tier"] != "hbm"]
+    assert [(row["winner"], row["break_even_tokens"]) for row in slow] == [("recompute", None)] * 2
