@@ -168,6 +168,12 @@ def test_what_does_not_fit_stays() -> None:
     assert rows[1]["hbm_free_bytes"] < 0 and rows[1]["kv_bytes_total"] > 0
 
 
+def test_more_steps_than_an_estimate_adds_up_are_refused_before_they_take_memory() -> None:
+    document = scenario(base={"chunk_tokens": 16}, axes={"context": ("1k", "1G")})
+    with pytest.raises(OptionError, match="62,500,000 prefill steps"):
+        rows_of(document)
+
+
 def test_without_a_tier_column_there_is_one_row_per_case() -> None:
     rows = rows_of(scenario(axes={"users": (1, 2)}, columns=("users", "ttft_s")))
     assert [set(r) for r in rows] == [{"users", "ttft_s"}] * 2

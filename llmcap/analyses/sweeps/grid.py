@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from llmcap.analyses.estimate import check_steps
 from llmcap.analyses.memory import MemoryModel
 from llmcap.analyses.options import AXES, Options, canonical, count, known_options, options_from
 from llmcap.analyses.setting import Setting, model_and_digest, resolve
@@ -186,6 +187,7 @@ class Grid:
             keep = self._keep(setting, numbers)
             if keep is not None and not keep.any():
                 continue
+            check_steps(setting, int(numbers["context_tokens"].max()))
             yield Part(setting, choice, rows, self._checked(numbers, keep), keep)
 
     def choices(self) -> Iterator[dict[str, Any]]:
