@@ -188,6 +188,24 @@ def test_a_rate_near_saturation_has_no_upper_end() -> None:
     assert any("no upper end" in said for said in answer.warnings)
 
 
+@pytest.mark.parametrize(("share", "told"), [(0.5, False), (0.8, True)])
+def test_a_rate_within_the_band_of_saturation_is_said_to_be_unsure(share: float, told: bool) -> None:
+    # The profile's throughput band begins at 0.7.
+    most = float(load().columns(1, 1000, 0, 200)["saturation_requests_per_s"])
+    answer = llmcap.estimate(**QUESTION, arrivals=f"{share * most:.4f}/s")
+    assert answer.serving["tpot_high_s"] is not None
+    found = [said for said in answer.warnings if said.startswith("the band of saturation begins at")]
+    assert bool(found) == told
+
+
+def test_a_single_token_has_no_time_between_tokens_and_yet_an_upper_end() -> None:
+    # No time per output token was taken for a band that is past saturation.
+    answer = llmcap.estimate(**{**QUESTION, "output_tokens": 1}, arrivals="1/s")
+    assert answer.serving["tpot_high_s"] is None
+    assert answer.serving["ttft_high_s"] > answer.serving["ttft_s"]
+    assert not any("no upper end" in said for said in answer.warnings)
+
+
 # -- what cannot be served ---------------------------------------------------------------------------------------------
 
 

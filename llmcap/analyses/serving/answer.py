@@ -73,9 +73,19 @@ def _warnings(model: LoadModel, found: Estimate, serving: dict[str, Any]) -> lis
             f"at {serving['utilisation']:.0%} of saturation waits rest on small differences; read them as orders of "
             "magnitude"
         )
-    if i["arrivals"] == "poisson" and serving["tpot_high_s"] is None:
+    if i["arrivals"] == "poisson" and serving["ttft_high_s"] is None:
         said.append("at the slow end of the band this rate is past saturation: the times have no upper end")
+    elif i["arrivals"] == "poisson" and i["arrivals_per_s"] > (least := _least(found, serving)):
+        said.append(
+            f"the band of saturation begins at {format_rate(least, 'requests/s')}, below this rate: it may be more "
+            "than the devices can serve"
+        )
     return said
+
+
+def _least(found: Estimate, serving: dict[str, Any]) -> float:
+    """Lower end of the saturation's band. [requests/s]"""
+    return float(serving["saturation_low_tok_per_s"]) / float(found.inputs["output_tokens"])
 
 
 def _held_back(model: LoadModel, found: Estimate, serving: dict[str, Any]) -> str:
