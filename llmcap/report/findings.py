@@ -104,7 +104,7 @@ def _reloads(frame: pd.DataFrame) -> str:
         return ""
     known = frame[frame["winner"].notna() & (frame["tier"] != "hbm")]
     parts = []
-    for tier, rows in known.groupby("tier", sort=False):
+    for tier, rows in known.groupby("tier", sort=False, observed=True):
         wins = rows[rows["winner"] == "reload"]
         part = f"from {tier_name(tier)} in {_part(len(wins), len(rows))}"
         if len(wins) and "speedup" in rows.columns and wins["speedup"].notna().any():

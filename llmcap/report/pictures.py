@@ -150,7 +150,7 @@ def _reload(material: Material) -> Picture:
     context.prefill_against_reload(axes, frame, example.inputs["context_tokens"])
     put_footer(figure, footer(example))
     said = []
-    for tier, rows in frame.groupby("tier", sort=False):
+    for tier, rows in frame.groupby("tier", sort=False, observed=True):
         at, _ = context.crossing(*(rows[n].to_numpy(float) for n in ("context_tokens", "recompute_s", "ttft_reload_s")))
         known = frame.attrs["break_even_tokens"].get(tier)
         said.append(

@@ -204,7 +204,7 @@ def _known(frame: Any, devices: Mapping[str, DeviceRates]) -> Any:
 
 def _with_peak(frame: Any, devices: Mapping[str, DeviceRates]) -> Any:
     peaks = [devices[s].peaks.get(PEAK_OF[d], np.nan) for s, d in zip(frame["system"], frame["dtype"], strict=True)]
-    frame["P"] = peaks
+    frame = frame.assign(P=peaks)
     return frame[np.isfinite(frame["P"])]
 
 

@@ -55,7 +55,7 @@ def prefill_against_reload(axes: Axes, frame: pd.DataFrame, mark: float | None =
     axes.plot(contexts, recompute, **RECOMPUTE, label="prefill, nothing cached")
     if np.isfinite(low).any():
         axes.fill_between(contexts, low, high, color=VERMILION, alpha=0.2, linewidth=0, label="its uncertainty")
-    for (name, rows), style in zip(frame.groupby("tier", sort=False), cycle(TIERS), strict=False):
+    for (name, rows), style in zip(frame.groupby("tier", sort=False, observed=True), cycle(TIERS), strict=False):
         reload = rows["ttft_reload_s"].to_numpy()
         known = frame.attrs.get("break_even_tokens", {}).get(name)
         label = _reload_label(name, contexts, recompute, reload, known)
@@ -111,7 +111,7 @@ def cache_against_capacity(axes: Axes, frame: pd.DataFrame, mark: float | None =
     pool = frame.attrs.get("hbm_pool_bytes", np.nan)
     if pool > 0:
         axes.axhline(pool, color=VERMILION, linewidth=1.6, label=f"HBM, {format_bytes(pool)} for caches")
-    for (name, rows), style in zip(frame.groupby("tier", sort=False), cycle(TIERS), strict=False):
+    for (name, rows), style in zip(frame.groupby("tier", sort=False, observed=True), cycle(TIERS), strict=False):
         capacity = float(rows["capacity_bytes"].iloc[0])
         axes.axhline(
             capacity,

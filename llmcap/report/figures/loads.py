@@ -57,7 +57,7 @@ def pareto(axes: Axes, frame: pd.DataFrame) -> pd.DataFrame:
     told = {*telling(cases, every, "ttft_s"), *telling(cases, every, "output_tok_per_s")}
     names = [n for n in every if n in told]
     few = next((n for n in names if 2 <= cases[n].nunique() <= len(LINES)), None)
-    groups = cases.groupby(few, sort=False) if few else [("", cases)]
+    groups = cases.groupby(few, sort=False, observed=True) if few else [("", cases)]
     for (value, rows), look in zip(groups, LINES, strict=False):
         axes.plot(
             rows["ttft_s"], rows["output_tok_per_s"], marker=look["marker"], color=look["color"], linestyle="none",

@@ -64,7 +64,7 @@ def roofline(axes: Axes, frame: pd.DataFrame, peaks: dict[str, float], bandwidth
         axes.plot(along, np.minimum(peak, bandwidth * along), color=INK, linewidth=1.2, linestyle=dash, label=label)
     axes.plot([], [], " ", label=f"slope: memory, {format_rate(bandwidth, 'B/s')}")
     named: list[str] = []
-    for phase, rows in points.groupby("phase", sort=False):
+    for phase, rows in points.groupby("phase", sort=False, observed=True):
         marker, fill = _PHASES.get(str(phase), ("D", "full"))
         ordered = rows.sort_values("time_s", ascending=False)
         rest = ordered.iloc[NAMED:]
@@ -86,7 +86,7 @@ def roofline(axes: Axes, frame: pd.DataFrame, peaks: dict[str, float], bandwidth
 
 def placed(frame: pd.DataFrame, devices: int) -> pd.DataFrame:
     """Operators with FLOP and bytes: intensity [FLOP/B], rate of one device [FLOP/s], share of their phase's time."""
-    share = frame["time_s"] / frame.groupby("phase")["time_s"].transform("sum")
+    share = frame["time_s"] / frame.groupby("phase", observed=True)["time_s"].transform("sum")
     found = frame.assign(share=share)
     found = found[(found["flop"] > 0) & (found["bytes"] > 0) & (found["time_s"] > 0)]
     return found.assign(

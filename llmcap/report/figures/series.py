@@ -54,7 +54,7 @@ def varying(frame: pd.DataFrame, leave_out: Iterable[str] = ()) -> list[str]:
     for name in INPUTS:
         if name not in frame.columns or name in omitted or frame[name].nunique(dropna=False) < 2:
             continue
-        if not found or int(frame.groupby(found, dropna=False)[name].nunique(dropna=False).max()) > 1:
+        if not found or int(frame.groupby(found, dropna=False, observed=True)[name].nunique(dropna=False).max()) > 1:
             found.append(name)
     return found
 
@@ -85,7 +85,7 @@ def lines_of(frame: pd.DataFrame, x: str, y: str, most: int = 6) -> Lines:
     are held at one value: a line must differ from its neighbour in something that can be named.
     """
     names = telling(frame, varying(frame, [x, *_along(frame, x)]), y, x)
-    total = len(frame.groupby(names, dropna=False)) if names else 1
+    total = len(frame.groupby(names, dropna=False, observed=True)) if names else 1
     kept: list[str] = []
     held: list[tuple[str, Any]] = []
     room = most
@@ -102,7 +102,7 @@ def lines_of(frame: pd.DataFrame, x: str, y: str, most: int = 6) -> Lines:
             held.append((name, _typical(frame, name, values, y, kept)))
             frame = frame[frame[name].isin([held[-1][1]])]
     order = [name for name in names if name in kept]
-    groups = list(frame.groupby(order, sort=False, dropna=False)) if order else [((), frame)]
+    groups = list(frame.groupby(order, sort=False, dropna=False, observed=True)) if order else [((), frame)]
     # A line without an answer would stand in the legend alone.
     groups = [(values, rows) for values, rows in groups if rows[y].notna().any()] or groups[:1]
     lines = [(label_for(order, values), rows.drop_duplicates(x).sort_values(x)) for values, rows in groups]
@@ -114,8 +114,8 @@ def _typical(frame: pd.DataFrame, name: str, values: list[Any], y: str, kept: li
     usual = values[len(values) // 2] if name == "context_tokens" else values[0]
     usual = "calibrated" if "calibrated" in values else usual
     known = frame.dropna(subset=[y])
-    answers = known.groupby(name, dropna=False).size()
-    lines = known.drop_duplicates([name, *kept]).groupby(name, dropna=False).size()
+    answers = known.groupby(name, dropna=False, observed=True).size()
+    lines = known.drop_duplicates([name, *kept]).groupby(name, dropna=False, observed=True).size()
     scores = {value: (int(lines.get(value, 0)), int(answers.get(value, 0))) for value in values}
     best = max(scores.values())
     good = scores[usual][0] == best[0] and 2 * scores[usual][1] >= best[1]
@@ -128,7 +128,7 @@ def telling(frame: pd.DataFrame, names: list[str], y: str, *along: str) -> list[
         others = [n for n in names if n != name]
         if not (along or others):
             break
-        values = frame.groupby([*along, *others], dropna=False)[y]
+        values = frame.groupby([*along, *others], dropna=False, observed=True)[y]
         low, high, known = values.min(), values.max(), values.count()
         # Whether there is an answer at all is a difference, too.
         alike = (known == 0) | ((known == values.size()) & ~((high - low) > 1e-9 * high.abs()))
@@ -140,7 +140,7 @@ def telling(frame: pd.DataFrame, names: list[str], y: str, *along: str) -> list[
 def _along(frame: pd.DataFrame, x: str) -> list[str]:
     """Numbers that move with the axis, such as a prefix that grows with the context: no lines of their own."""
     names = [n for n in ("users", "context_tokens", "cached_tokens", "devices", "tp") if n != x and n in frame.columns]
-    found = [n for n in names if int(frame.groupby(x)[n].nunique().max()) == 1]
+    found = [n for n in names if int(frame.groupby(x, observed=True)[n].nunique().max()) == 1]
     return [*found, "users"] if x == "sessions" else found
 
 

@@ -101,7 +101,7 @@ def capacities(frame: pd.DataFrame) -> list[tuple[str, float]]:
         if pools.size and np.ptp(pools) <= 1e-6 * abs(pools[0]):
             found.append(("hbm", float(pools[0])))
     if {"tier", "capacity_bytes"} <= set(frame.columns):
-        for name, rows in frame[frame["tier"] != "hbm"].groupby("tier", sort=False):
+        for name, rows in frame[frame["tier"] != "hbm"].groupby("tier", sort=False, observed=True):
             sizes = rows["capacity_bytes"].dropna().unique()
             found += [(str(name), float(size)) for size in sizes[:1] if sizes.size == 1]
     return found[:MOST_CAPACITIES]
