@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from llmcap.specs.hardware import Server
 from llmcap.specs.model import Model
 from llmcap.specs.registry import load_as
 from llmcap.units import format_bytes, format_count, format_seconds
+
+if TYPE_CHECKING:
+    from llmcap.specs.prices import PriceList
 
 #: Whole numbers up to here are exact in the arrays.
 _MOST_TOKENS = 2**53
@@ -91,15 +94,22 @@ def estimate(
         found = with_load(answer(under_load(setting, asked), case, kept, columns))
     if prices is None and price_gpu_hour is None and price_kwh is None:
         return found
-    from llmcap.analyses.economics import economics, price_list
+    from llmcap.analyses.economics import price_list
 
     listed = price_list(prices, price_gpu_hour, price_kwh, device=setting.machine.device.id)
+    return found if listed is None else replace(found, costs=costs_of(found, listed))
+
+
+def costs_of(found: Estimate, prices: PriceList) -> dict[str, Any]:
+    """Power and money of an answer."""
+    from llmcap.analyses.economics import economics
+
     inputs, results = found.inputs, found.results
     if found.serving:  # one request's share of the steady state
         rate = found.serving["requests_per_s"]
         inputs = inputs | {"users": 1}
         results = {"output_tok_per_s": found.serving["output_tok_per_s"], "e2el_s": 1.0 / rate if rate else None}
-    return replace(found, costs=economics(setting, inputs, results, listed))
+    return economics(found.setting, inputs, results, prices)
 
 
 def check_case(users: object, context: object, cached: object, output: object) -> dict[str, int]:

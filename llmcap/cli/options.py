@@ -145,7 +145,7 @@ def with_case_options(
         Whether the options of serving in steady state belong to the command.
     """
     left_out = set(leave_out)
-    names = [name for name in CASE_OPTIONS if name not in left_out] + list(LOAD_OPTIONS if under_load else ())
+    names = [name for name in (*CASE_OPTIONS, *(LOAD_OPTIONS if under_load else ())) if name not in left_out]
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         signature = inspect.signature(command, eval_str=True)

@@ -47,6 +47,7 @@ _EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "plan": (
         "llmcap plan --users-max --ttft 2s --tpot 50ms --context 32k",
+        "llmcap plan --rate-max --ttft-p95 2s --tpot 50ms --model llama-3.1-70b --hardware dgx-h100 --context 4k",
         "llmcap plan --drives-min --sessions 50k --context 100k --ttft 1s",
         "llmcap plan --cheapest --users 8 --context 32k --ttft 5s --prices hyperscaler-2026-04",
     ),

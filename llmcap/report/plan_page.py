@@ -15,6 +15,8 @@ NONE: Final = "-"
 #: What the tornado table's figures are, by question.
 _FIGURES: Final[dict[str, tuple[str, Callable[[float], str]]]] = {
     "users-max": ("users", lambda v: f"{v:,.0f}"),
+    "rate-max": ("requests/s", lambda v: f"{v:,.10g}"),
+    "clients-max": ("clients", lambda v: f"{v:,.0f}"),
     "devices-min": ("devices", lambda v: f"{v:,.0f}"),
     "drives-min": ("drives", lambda v: f"{v:,.0f}"),
     "dram-min": ("DRAM", format_bytes),
@@ -63,7 +65,8 @@ def _blocks(plan: Plan, table: Table, text: Callable[[str], str], strong: str) -
 def _question(plan: Plan) -> str:
     i, o = plan.inputs, plan.objectives
     asked = {
-        "users-max": "Most users", "devices-min": "Fewest devices", "dram-min": "Least DRAM",
+        "users-max": "Most users", "rate-max": "Most requests a second", "clients-max": "Most clients",
+        "devices-min": "Fewest devices", "dram-min": "Least DRAM",
         "drives-min": "Fewest drives", "bandwidth-for": f"Bandwidth of {o.get('tier')}",
         "cheapest": "Cheapest machine",
     }[plan.question]  # fmt: skip
@@ -77,6 +80,7 @@ def _question(plan: Plan) -> str:
     if i.get("sessions", 0) > i.get("users", 0):
         load += f", {format_count(i['sessions'])} sessions kept"
     limits = [f"TTFT {format_seconds(o['ttft_s'])}"] if "ttft_s" in o else []
+    limits += [f"p95 of TTFT {format_seconds(o['ttft_p95_s'])}"] if "ttft_p95_s" in o else []
     limits += [f"TPOT {format_seconds(o['tpot_s'])}"] if "tpot_s" in o else []
     within = f", within {' and '.join(limits)}" if limits else ""
     reload = f", reloading from {o['tier']}" if "tier" in o and plan.question != "bandwidth-for" else ""
@@ -84,8 +88,9 @@ def _question(plan: Plan) -> str:
 
 
 def _kept(name: str, row: Row) -> Row:
-    times = name != "capacity"
-    words = {"ttft": "time to first token", "tpot": "time per output token", "capacity": "device memory"}
+    times = name not in ("capacity", "saturation")
+    words = {"ttft": "time to first token", "ttft_p95": "time to first token, p95", "tpot": "time per output token",
+             "capacity": "device memory"}  # fmt: skip
     return {
         "objective": words.get(name, name),
         "answer": format_seconds(row["value"]) if times else f"{1.0 - row['left']:.0%}",
@@ -102,6 +107,8 @@ def _step(row: Row) -> Row:
     gain = row.get("gain")
     figures: dict[str, tuple[str, Callable[[Any], str]]] = {
         "users": ("users", lambda v: f"{v:,}"),
+        "requests_per_s": ("requests/s", lambda v: f"{v:,.10g}"),
+        "clients": ("clients", lambda v: f"{v:,}"),
         "sessions": ("sessions", lambda v: f"{v:,}"),
         "ttft_s": ("first token", format_seconds),
         "ttft_reload_s": ("first token", format_seconds),

@@ -102,6 +102,8 @@ def test_plan_users(llmcap: Callable[..., Any]) -> None:
 
 QUESTIONS: dict[str, list[str]] = {
     "users-max": ["--users-max", "--ttft", "3s"],
+    "rate-max": ["--rate-max", "--ttft-p95", "9s", "--no-sensitivity"],
+    "clients-max": ["--clients-max", "--ttft", "9s", "--lengths", "equal", "--no-sensitivity"],
     "devices-min": ["--devices-min", "--users", "4", "--ttft", "9s"],
     "dram-min": ["--dram-min", "--sessions", "500"],
     "drives-min": ["--drives-min", "--sessions", "9000", "--ttft", "2s"],
@@ -150,7 +152,13 @@ def test_short_memory_is_status_4(llmcap: Callable[..., Any]) -> None:
         [], ["--users-max", "--cheapest"], ["--users-max", "--users", "3"], ["--users-max", "--ttft", "2"],
         ["--bandwidth-for", "nvme"], ["--bandwidth-for", "tape", "--ttft", "2s"], ["--cheapest"],
         ["--bandwidth-for", "nvme", "--from-tier", "dram", "--ttft", "1s"], ["--users-max", "--tpot", "fast"],
-        ["--dram-min", "--sessions", "0"], ["--users-max", "--price-kwh", "x"],
+        ["--dram-min", "--sessions", "0"], ["--users-max", "--price-kwh", "x"], ["--rate-max"],
+        ["--rate-max", "--ttft", "2s", "--users", "3"], ["--rate-max", "--ttft", "2s", "--sessions", "3"],
+        ["--rate-max", "--ttft", "2s", "--from-tier", "nvme"], ["--rate-max", "--ttft", "2s", "--lengths", "equal"],
+        ["--rate-max", "--ttft", "2s", "--assumptions", "ideal"], ["--clients-max", "--tpot", "1s"],
+        ["--rate-max", "--tpot", "9s", "--output-tokens", "1"], ["--clients-max", "--ttft", "1s", "--ttft-p95", "1s"],
+        ["--users-max", "--ttft-p95", "1s"], ["--users-max", "--draft-tokens", "1", "--acceptance", "0.5"],
+        ["--rate-max", "--ttft", "2s", "--acceptance", "0.5"], ["--rate-max", "--ttft", "2s", "--arrivals", "1/s"],
     ],
 )  # fmt: skip
 def test_bad_questions_are_status_2(llmcap: Callable[..., Any], given: list[str]) -> None:

@@ -17,7 +17,7 @@ from llmcap.report.tier_page import tier_page
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
-        (("plan", "--users-max", "--acceptance", "0.7"), "No such option: --acceptance. It is an option of llmcap"),
+        (("explain", "--acceptance", "0.7"), "No such option: --acceptance. It is an option of llmcap"),
         (("estimate", "--ttft", "2s"), "No such option: --ttft. It is an option of llmcap plan. See"),
         (("estimate", "--contxt", "2k"), "No such option: --contxt. Did you mean --context?"),
     ],
@@ -25,7 +25,7 @@ from llmcap.report.tier_page import tier_page
 def test_an_option_of_another_command_is_named_as_such(
     llmcap: Callable[..., Any], asked: tuple[str, ...], told: str
 ) -> None:
-    """`plan --acceptance` was answered with 'Did you mean --expander?'."""
+    """`explain --acceptance` was answered with 'Did you mean --expander?'."""
     ran = llmcap(*asked)
     assert ran.status == 2
     assert told in ran.err

@@ -32,9 +32,11 @@ class Objectives:
     """Limits that must be kept; None is no limit."""
 
     ttft: float | None = None
-    """Of the last user, all arriving together. [s]"""
+    """Of the last user, all arriving together; in steady state the mean. [s]"""
     tpot: float | None = None
-    """With all users decoding. [s]"""
+    """With all users decoding; in steady state the mean. [s]"""
+    ttft_p95: float | None = None
+    """In steady state, 95 % of requests. [s]"""
     tier: str | None = None
     """Tier from which the reusable prefix is reloaded; None: it is computed, or cached in device memory."""
 

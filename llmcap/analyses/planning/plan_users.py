@@ -56,18 +56,21 @@ def binding(asked: Asked, users: int) -> tuple[str, list[Row]]:
 def next_steps(asked: Asked, users: int) -> list[Row]:
     """Changes of one option each that serve more users, most first."""
     rows: list[Row] = []
-    for change in _changes(asked):
+    for change in changes(asked):
         tried = asked.with_options(**change)
         got = most_users(tried)
         if got > users:
-            told = " ".join(
-                f"--{name.replace('_', '-')} {value}" for name, value in change.items() if value is not None
-            )
-            rows.append({"change": told, "users": got, "gain": (got - users) / users if users else None})
+            rows.append({"change": typed(change), "users": got, "gain": (got - users) / users if users else None})
     return sorted(rows, key=lambda row: row["users"], reverse=True)
 
 
-def _changes(asked: Asked) -> list[dict[str, Any]]:
+def typed(change: dict[str, Any]) -> str:
+    """A change of options as one types it."""
+    return " ".join(f"--{name.replace('_', '-')} {value}" for name, value in change.items() if value is not None)
+
+
+def changes(asked: Asked) -> list[dict[str, Any]]:
+    """Options of a machine, a layout, dtypes or steps that may serve more."""
     setting = asked.evaluator().setting
     p, machine, options = setting.parallelism, setting.machine, asked.options
     found: list[dict[str, Any]] = []

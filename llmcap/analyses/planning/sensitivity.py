@@ -25,7 +25,11 @@ MACHINE_KNOBS: Final = {
     "engine overhead": "host and launch time of engine steps",
 }
 LOAD_KNOBS: Final = {"context": "tokens of each prompt", "output tokens": "of each user", "users": "active at once"}
-OBJECTIVE_KNOBS: Final = {"ttft": "the objective for the first token", "tpot": "the objective per output token"}
+OBJECTIVE_KNOBS: Final = {
+    "ttft": "the objective for the first token",
+    "ttft_p95": "the objective for the first token of 95 % of requests",
+    "tpot": "the objective per output token",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +87,8 @@ def turned_load(load: Load, knob: Knob) -> Load:
 
 def turned_objectives(objectives: Objectives, knob: Knob) -> Objectives:
     """The objectives with one of them looser or tighter."""
-    if knob.name == "ttft" and objectives.ttft is not None:
-        return replace(objectives, ttft=objectives.ttft * knob.factor)
-    if knob.name == "tpot" and objectives.tpot is not None:
-        return replace(objectives, tpot=objectives.tpot * knob.factor)
-    return objectives
+    limit = getattr(objectives, knob.name) if knob.name in OBJECTIVE_KNOBS else None
+    return objectives if limit is None else replace(objectives, **{knob.name: limit * knob.factor})
 
 
 def tornado(solve: Callable[[Knob], float | None], base: float | None, names: list[str]) -> list[dict[str, Any]]:

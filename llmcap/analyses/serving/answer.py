@@ -43,7 +43,7 @@ def with_load(found: Estimate) -> Estimate:
     return replace(
         found,
         serving=serving,
-        warnings=[*together, *_warnings(model, found, serving), *_shortfall(model, found, serving)],
+        warnings=[*together, *load_warnings(model, found, serving), *_shortfall(model, found, serving)],
         assumptions=[
             *found.assumptions,
             *({"name": s.name, "text": s.text, "source": s.source, "bias": s.bias} for s in statements(setting)),
@@ -51,7 +51,8 @@ def with_load(found: Estimate) -> Estimate:
     )
 
 
-def _warnings(model: LoadModel, found: Estimate, serving: dict[str, Any]) -> list[str]:
+def load_warnings(model: LoadModel, found: Estimate, serving: dict[str, Any]) -> list[str]:
+    """What a careful colleague would say beside a steady state, where there is one."""
     i = found.inputs
     said: list[str] = []
     if not served(serving):

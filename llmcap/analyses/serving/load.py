@@ -110,7 +110,10 @@ class LoadModel:
         flat = {name: np.broadcast_to(value, users.shape).reshape(-1) for name, value in columns.items()}
         return [{PREFIX + name: plain(name, values[i]) for name, values in flat.items()} for i in range(users.size)]
 
-    def columns(self, users: ArrayLike, context: ArrayLike, cached: ArrayLike, output: ArrayLike) -> dict[str, Any]:
+    def columns(
+        self, users: ArrayLike, context: ArrayLike, cached: ArrayLike, output: ArrayLike,
+        rate: ArrayLike | None = None,
+    ) -> dict[str, Any]:  # fmt: skip
         """The columns of `COLUMNS` that apply, without the prefix of rows.
 
         Parameters
@@ -119,13 +122,16 @@ class LoadModel:
             Clients of a closed loop; 1 with a rate.
         context, cached, output : array_like
             Tokens of each request.
+        rate : array_like, optional
+            Of Poisson arrivals, instead of the one that the options ask for. [1/s]
 
         Raises
         ------
         OptionError
             Users beside a rate.
         """
-        every = [np.asarray(v, dtype=np.float64) for v in np.broadcast_arrays(users, context, cached, output)]
+        x = (0.0 if self.rate is None else self.rate) if rate is None else rate
+        every = [np.asarray(v, dtype=np.float64) for v in np.broadcast_arrays(users, context, cached, output, x)]
         self.check(every[0])
         size = every[0].size
         if size <= _PIECE or (self.rate is None and self.split is None):
@@ -139,10 +145,10 @@ class LoadModel:
             for name in pieces[0]
         }  # fmt: skip
 
-    def _columns(self, c: Array, n: Array, k: Array, o: Array) -> dict[str, Any]:
+    def _columns(self, c: Array, n: Array, k: Array, o: Array, x: Array) -> dict[str, Any]:
         fits = self.model.fits(n, o) if self.split is None else self.split.fits(n, o)
         ceiling, why = self._ceiling(n, k, o)
-        answer = self._closed(c, n, k, o) if self.rate is None else self._poisson(n, k, o)
+        answer = self._closed(c, n, k, o) if self.rate is None else self._poisson(x, n, k, o)
         offered = answer["requests_per_s"]
         keeps_up = fits & (np.ones(fits.shape, bool) if self.rate is None else np.asarray(offered < ceiling))
         gap = np.where(keeps_up, 0.0, np.nan)
@@ -154,7 +160,7 @@ class LoadModel:
         for end in ("", "_low", "_high"):
             found[f"e2el{end}_s"] = found[f"ttft{end}_s"] + np.where(o > 1.0, after * found[f"tpot{end}_s"], 0.0)
         sure = np.where(fits, 0.0, np.nan)
-        low, high = self._bands(n, k, o, self.model.slots(n, k, o)).throughput
+        low, high = self.bands_at_rates(n, k, o).throughput
         closed = self.rate is None
         tokens = found["requests_per_s"] * o
         found |= {
@@ -200,16 +206,19 @@ class LoadModel:
             for end, factor in zip(("low", "high"), ends, strict=True)
         }
 
+    def bands_at_rates(self, context: Array, cached: Array, output: Array) -> Bands:
+        """Factors on the times of Poisson arrivals: those of full slots, whatever the rate."""
+        return self._bands(context, cached, output, self.model.slots(context, cached, output))
+
     def _bands(self, n: Array, k: Array, o: Array, each: Array) -> Bands:
         return bands(self.model, n, k, o, each, None if self.split is None else self.split.prefill)
 
-    def _poisson(self, n: Array, k: Array, o: Array) -> dict[str, Array]:
+    def _poisson(self, offered: Array, n: Array, k: Array, o: Array) -> dict[str, Array]:
         """Best answer and its band: with all times f-fold, a rate x is met as f x is with the times as they are."""
-        assert self.rate is not None
-        band = self._bands(n, k, o, self.model.slots(n, k, o))
+        band = self.bands_at_rates(n, k, o)
         factors = np.stack([np.broadcast_to(f, n.shape) for f in (1.0, *band.tpot)])
         first = (1.0, *band.ttft)
-        x = self.rate * factors
+        x = offered * factors
         every = self.model.poisson(x, n, k, o) if self.split is None else self.split.at_rate(x, n, k, o)
         whole = every["queue"]
         assert isinstance(whole, Moments)
@@ -222,7 +231,7 @@ class LoadModel:
         for i, end in ((1, "low"), (2, "high")):
             found[f"tpot_{end}_s"] = factors[i] * tpot[i]
             found[f"ttft_{end}_s"] = first[i] * ttft[i]
-        return found | {"queue_s": queue.mean, "requests_per_s": np.full(n.shape, self.rate)}
+        return found | {"queue_s": queue.mean, "requests_per_s": offered}
 
     def _ceiling(self, n: Array, k: Array, o: Array) -> tuple[Array, NDArray[np.intp]]:
         """Requests a second at saturation, and the index of what holds them down."""
