@@ -18,7 +18,8 @@ from llmcap.records import dataclass
 
 #: Rows of the smallest tile of an expert kernel in decode: the tensor instruction's 16.
 DECODE_TILE = 16.0
-#: 16-bit tensor rate of a compute unit whose attention kernels work on 128 queries at once [FLOP/s]: H100 SXM.
+#: Dense 16-bit tensor rate of a compute unit whose attention kernels work on 128 queries at once, the unit that
+#: `query_tiles` counts in [FLOP/s]. 989 TFLOP/s over 132 units: NVIDIA H100 Tensor Core GPU Architecture (SXM5).
 QUERY_TILE_RATE = 989e12 / 132
 
 
